@@ -1,0 +1,45 @@
+# `make demo` and `make test` set everything up on a fresh machine with Python 3.11+; nothing else is needed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test check format test-gpu bench docs build clean
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/fewer models fetch
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/fewer ask "How many flights of stairs lead to the lamp room?" examples/lighthouse --max-tokens 48
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python docs/generate.py --check
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test-gpu: $(STAMP)
+	FEWER_TEST_DEVICE=cuda $(BIN)/python -m pytest
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.run
+
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
+
+build: $(STAMP)
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) dist build

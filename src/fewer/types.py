@@ -1,0 +1,227 @@
+"""The nouns that every part of the house speaks (DESIGN section 3).
+
+Shapes are in trailing comments. `T` is the prompt length, `n` the number of keys a layer holds, `d` the
+head dimension. Layers are numbered 1..L as the papers do: "after layer l" means on the output of block l,
+and 0 is the embedding. Nothing here computes with a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from fewer.errors import bad
+
+__all__ = [
+    "Chunk",
+    "Document",
+    "Keep",
+    "Observation",
+    "Plan",
+    "Planner",
+    "Prompt",
+    "Sampling",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text with a title, as the user gave it. `source` is the path or `-` it came from, or empty."""
+
+    text: str
+    title: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of prompt tokens `[start, stop)` that may be pruned as a whole."""
+
+    title: str
+    start: int
+    stop: int
+
+    @property
+    def num_tokens(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids with the spans that may be pruned.
+
+    Everything outside the chunks is protected: system text, template tokens, delimiters, the whole question,
+    and the first `sinks` tokens. `query` is the span of the question's own tokens. Positions are the indices
+    into `ids` and never change afterwards.
+    """
+
+    ids: Tensor  # [T] int64, on the CPU
+    protected: Tensor  # [T] bool, on the CPU
+    chunks: tuple[Chunk, ...] = ()
+    query: tuple[int, int] = (0, 0)
+
+    def __len__(self) -> int:
+        return int(self.ids.numel())
+
+    @property
+    def num_protected(self) -> int:
+        return int(self.protected.sum())
+
+    @classmethod
+    def from_ids(cls, ids: Sequence[int] | Tensor, sinks: int = 4, recent: int = 1) -> Prompt:
+        """A prompt without structure: the first `sinks` and the last `recent` tokens are protected."""
+        tokens = torch.as_tensor(ids, dtype=torch.int64).flatten().cpu()
+        if tokens.numel() == 0:
+            raise bad("ids", [], "at least one token id", "Pass the token ids of a non-empty prompt.")
+        size = tokens.numel()
+        protected = torch.zeros(size, dtype=torch.bool)
+        protected[:sinks] = True
+        protected[max(0, size - max(1, recent)) :] = True
+        middle = (int((~protected).nonzero()[0]), size - max(1, recent)) if not protected.all() else None
+        chunks = (Chunk("", *middle),) if middle else ()
+        return cls(tokens, protected, chunks, (max(0, size - max(1, recent)), size))
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is chosen, and when to stop. The defaults are greedy decoding.
+
+    temperature: 0 is greedy; otherwise logits are divided by it. top_k, top_p, min_p: off at 0, 1 and 0.
+    repetition_penalty: 1 is off. stop: strings that end the answer and are not part of it.
+    logprobs: how many alternatives to report beside the chosen token's own log-probability (None: neither).
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+    logprobs: int | None = None
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        object.__setattr__(self, "stop", tuple(self.stop))
+        _check("max_tokens", self.max_tokens, int, 1, None, "Ask for at least one token.")
+        _check("temperature", self.temperature, float, 0.0, 100.0, "Use 0 for greedy decoding.")
+        _check("top_k", self.top_k, int, 0, None, "Use 0 to switch it off.")
+        _check("top_p", self.top_p, float, 0.0, 1.0, "Use 1 to switch it off.", open_low=True)
+        _check("min_p", self.min_p, float, 0.0, 1.0, "Use 0 to switch it off.")
+        _check(
+            "repetition_penalty", self.repetition_penalty, float, 0.0, 100.0, "Use 1 to switch it off.", open_low=True
+        )
+        _check("seed", self.seed, int, 0, 2**63 - 1, "Pass a whole number.")
+        if self.logprobs is not None:
+            _check("logprobs", self.logprobs, int, 0, 100, "Leave it out to report none.")
+        for text in self.stop:
+            if not isinstance(text, str) or not text:
+                raise bad("stop", text, "one or more non-empty strings", "Leave it out to stop only at the end token.")
+
+
+def _check(
+    name: str, value: object, kind: type, low: float, high: float | None, way_out: str, open_low: bool = False
+) -> None:
+    """Raise BadInput unless `value` is a finite number of this kind in range."""
+    legal = f"{'a whole number' if kind is int else 'a number'} {'above' if open_low else 'of at least'} {low:g}"
+    if high is not None:
+        legal += f" and at most {high:g}"
+    numeric = isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+    if not numeric or not (low < value if open_low else low <= value) or (high is not None and value > high):  # type: ignore[operator]
+        raise bad(name, value, legal, way_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How many prompt tokens stay: a count of tokens, or a fraction of the prompt. `Keep.parse("25%")`."""
+
+    tokens: int | None = None
+    fraction: float | None = None
+
+    @classmethod
+    def parse(cls, value: int | float | str | Keep) -> Keep:
+        """`256` is tokens; `0.25` and `"25%"` are fractions in (0, 1]; `1` is one token and `1.0` is all."""
+        if isinstance(value, Keep):
+            return value
+        way_out = "Write a count of tokens (256) or a fraction of the prompt (0.25 or 25%)."
+        legal = "a whole number of at least 1, or a fraction above 0 and at most 1"
+        number: int | float
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            if isinstance(value, str):
+                text = value.strip()
+                if text.endswith("%"):
+                    number = float(text[:-1]) / 100.0
+                else:
+                    number = int(text) if text.lstrip("+-").isdigit() else float(text)
+            else:
+                number = value
+        except ValueError:
+            raise bad("keep", value, legal, way_out) from None
+        if isinstance(number, int) and number >= 1:
+            return cls(tokens=number)
+        if isinstance(number, float) and 0.0 < number <= 1.0:
+            return cls(fraction=number)
+        raise bad("keep", value, legal, way_out)
+
+    def count(self, prompt_len: int) -> int:
+        """Tokens to keep of a prompt of this length; at least one. More than the prompt has is an error."""
+        if self.tokens is not None:
+            if self.tokens > prompt_len:
+                raise bad("keep", self.tokens, f"at most {prompt_len}, the prompt's tokens", "Keep fewer, or all: 100%.")
+            return self.tokens
+        return max(1, round((self.fraction or 0.0) * prompt_len))
+
+    def __str__(self) -> str:
+        return f"{self.tokens} tokens" if self.tokens is not None else f"{100 * (self.fraction or 0):g}%"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a planner may look at after a layer. Built only when the planner asked for this layer.
+
+    `attention` is None unless the planner's `needs` is "last_query".
+    """
+
+    layer: int  # 1..L; 0 is the embedding
+    pos: Tensor  # [n] int64: positions of the prompt tokens still active, ascending
+    prompt: Prompt
+    generator: torch.Generator  # seeded by (seed, request, layer); on the CPU
+    attention: Tensor | None = None  # [heads, n] float32: the newest position's attention row of this layer
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a planner decided after a layer and what it can prove about it."""
+
+    layer: int
+    keep: Tensor  # [k] int64: positions that go deeper, ascending
+    reason: str = ""
+    release: bool = True  # free the dropped tokens' keys and values in layers 1..layer as well
+    bound: float | None = None  # an upper bound on what the removal costs, where the planner has one
+    dual_gap: float | None = None
+
+
+class Planner(Protocol):
+    """Decides after chosen layers which prompt tokens go deeper. A pure function of the observation."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def needs(self) -> Literal["nothing", "last_query"]: ...
+    def layers(self, num_layers: int) -> tuple[int, ...]:
+        """The layers to be asked after, ascending; raises BadInput when one is out of the model's range."""
+        ...
+
+    def after(self, observation: Observation) -> Plan | None: ...
+    def describe(self) -> dict[str, object]:
+        """The settings, for the receipt."""
+        ...
