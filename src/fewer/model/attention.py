@@ -1,0 +1,191 @@
+"""Attention of packed rows over what each sequence has stored.
+
+`attend_rows` walks the segments of a pass: it stores the segment's new keys and values and lets its queries look at
+everything the sequence holds. A key is visible if and only if its position is at most the query's position (and, in
+a sliding-window layer, less than the window away); its log-weight is added to the logit.
+
+`attend` is the same thing in the shape that transformers calls, registered under the name "fewer".
+
+Which kernel runs: one query row is two small products; many rows in bf16 on a CPU are blocked products, since PyTorch's
+fused CPU attention does bf16 at fp32 speed; many rows otherwise use `scaled_dot_product_attention`. Not covered:
+attention sinks as parameters, soft-capping, bidirectional spans; models that need them are refused when loaded.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+from fewer.kv import LayerKV
+
+if TYPE_CHECKING:
+    from fewer.model.forward import Segment
+
+__all__ = ["NAME", "attend", "attend_rows"]
+
+NAME = "fewer"
+_BLOCK = 128  # query rows per block: scores of a block stay in the cache
+
+
+def attend_rows(
+    index: int, q: Tensor, kv: Tensor, segments: list[Segment], scaling: float, window: int | None
+) -> Tensor:
+    """Store the new keys and values of layer `index`, and attend.
+
+    q: [heads, rows, d]; kv: [2, kv_heads, rows, d]; both over the packed rows of all segments. `window`: a sliding
+    window in positions, or None. Returns [rows, heads, d].
+    """
+    outs = []
+    for segment in segments:
+        layer = segment.state.layers[index]
+        rows = segment.rows
+        alone = len(segments) == 1
+        queries = q if alone else q[:, rows]
+        layer.append(kv if alone else kv[:, :, rows], segment.pos, segment.first)
+        outs.append(_attend(queries, layer, segment.pos, scaling, window))
+        if segment.watches(index + 1):
+            segment.observed = _last_row(queries[:, -1:], layer, segment.pos[-1:], scaling, window)
+    return outs[0] if len(outs) == 1 else torch.cat(outs)
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    fewer: list[Segment] | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """`attend_rows` as transformers calls it: [1, heads, rows, d] in, [1, rows, heads, d] out."""
+    if fewer is None:
+        raise RuntimeError("This model is driven by fewer.model.forward; call that instead of the model itself.")
+    kv = torch.stack((key[0], value[0]))
+    return attend_rows(module.layer_idx, query[0], kv, fewer, scaling, sliding_window)[None], None  # type: ignore[arg-type]
+
+
+def _attend(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
+    """q: [heads, r, d] at positions `pos`, the newest r rows of `layer`. Returns [r, heads, d]."""
+    rows = q.shape[1]
+    if layer.log_w is not None or (window is not None and not layer.contiguous):
+        return _by_position(q, layer, pos, scaling, window)
+    if window is not None and window >= layer.num_rows:
+        window = None
+    if rows == 1:
+        k, v = layer.k, layer.v
+        if window is not None:
+            k, v = k[:, -window:], v[:, -window:]
+        return _one_row(q, k, v, scaling)
+    if q.device.type == "cpu" and (q.dtype == torch.bfloat16 or window is not None or rows != layer.num_rows):
+        return _blocked(q, layer.k, layer.v, scaling, window)
+    return _fused(q, layer.k, layer.v, scaling, window)
+
+
+def _one_row(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
+    """One query over all keys: [heads, 1, d] to [1, heads, d]."""
+    heads, _, dim = q.shape
+    kv_heads = k.shape[0]
+    grouped = (q * scaling).view(kv_heads, heads // kv_heads, dim)
+    logits = torch.matmul(k, grouped.transpose(1, 2)).transpose(1, 2)  # [kv_heads, r, n]
+    return torch.bmm(torch.softmax(logits, -1), v).view(1, heads, dim)
+
+
+def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
+    """Causal attention of the newest rows, block by block of queries, never a full rows x keys map."""
+    heads, rows, dim = q.shape
+    kv_heads, num_keys, _ = k.shape
+    past, group = num_keys - rows, heads // kv_heads
+    grouped = (q * scaling).view(kv_heads, group, rows, dim)
+    keys = k.transpose(1, 2)
+    out = q.new_empty(rows, heads, dim)
+    for start in range(0, rows, _BLOCK):
+        stop = min(rows, start + _BLOCK)
+        low = 0 if window is None else max(0, past + start - window + 1)
+        high, size = past + stop, stop - start
+        block = grouped[:, :, start:stop].reshape(kv_heads, group * size, dim)
+        logits = torch.bmm(block, keys[:, :, low:high]).view(kv_heads, group, size, high - low)
+        logits[..., high - low - size :] += _triangle(size, logits.dtype, logits.device)
+        if window is not None and high - low > window:
+            # Row i of the block sees no key before past + start + i - window + 1.
+            far = torch.arange(high - low, device=q.device) + (low + window) <= torch.arange(
+                past + start, high, device=q.device
+            ).unsqueeze(1)
+            logits.masked_fill_(far, float("-inf"))
+        weights = torch.softmax(logits, -1).view(kv_heads, group * size, high - low)
+        mixed = torch.bmm(weights, v[:, low:high]).view(heads, size, dim)
+        out[start:stop] = mixed.transpose(0, 1)
+    return out
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
+    """The newest rows through PyTorch's fused attention."""
+    rows, num_keys = q.shape[1], k.shape[1]
+    causal = rows == num_keys and window is None
+    mask = None
+    if not causal:
+        queries = torch.arange(num_keys - rows, num_keys, device=q.device).unsqueeze(1)
+        keys = torch.arange(num_keys, device=q.device)
+        mask = keys <= queries
+        if window is not None:
+            mask &= keys > queries - window
+    out = F.scaled_dot_product_attention(
+        q[None], k[None], v[None], attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=True
+    )
+    return out[0].transpose(0, 1)
+
+
+def _by_position(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
+    """The general case: visibility from the stored positions, and log-weights."""
+    heads, rows, dim = q.shape
+    kv_heads, group = layer.k.shape[0], heads // layer.k.shape[0]
+    grouped = (q * scaling).view(kv_heads, group, rows, dim)
+    out = q.new_empty(rows, heads, dim)
+    for start in range(0, rows, _BLOCK):
+        stop = min(rows, start + _BLOCK)
+        block = grouped[:, :, start:stop].reshape(kv_heads, -1, dim)
+        logits = torch.bmm(block, layer.k.transpose(1, 2)).view(kv_heads, group, stop - start, -1)
+        logits = logits + _bias(layer, pos[start:stop], window, logits.dtype)[:, None]
+        mixed = torch.bmm(torch.softmax(logits, -1).view(kv_heads, -1, layer.num_rows), layer.v)
+        out[start:stop] = mixed.view(heads, stop - start, dim).transpose(0, 1)
+    return out
+
+
+def _bias(layer: LayerKV, pos: Tensor, window: int | None, dtype: torch.dtype) -> Tensor:
+    """Log-weights, and -inf where a key is not visible: [1 | kv_heads, r, n]."""
+    keys = layer.pos.to(pos.device)[:, None]  # [1 | kv_heads, 1, n]
+    hidden = keys > pos[:, None]
+    if window is not None:
+        hidden |= keys <= pos[:, None] - window
+    if layer.log_w is None:
+        return torch.zeros(hidden.shape, dtype=dtype, device=pos.device).masked_fill_(hidden, float("-inf"))
+    return layer.log_w[:, None].to(dtype).masked_fill(hidden, float("-inf"))
+
+
+def _last_row(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
+    """The attention row of the newest position: [heads, n] in at least float32."""
+    heads, _, dim = q.shape
+    kv_heads = layer.k.shape[0]
+    wide = torch.promote_types(q.dtype, torch.float32)
+    grouped = (q * scaling).view(kv_heads, heads // kv_heads, dim)
+    logits = torch.matmul(layer.k, grouped.transpose(1, 2)).transpose(1, 2).to(wide)
+    if layer.log_w is not None or window is not None:
+        logits = logits + _bias(layer, pos, window, wide)
+    return torch.softmax(logits, -1).view(heads, layer.num_rows)
+
+
+@lru_cache(maxsize=64)
+def _triangle(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """0 on and below the diagonal, -inf above: [size, size]."""
+    with torch.inference_mode(False):
+        return torch.full((size, size), float("-inf"), dtype=dtype, device=device).triu_(1)
+
+
+AttentionInterface.register(NAME, attend)

@@ -1,0 +1,122 @@
+"""Decoder blocks of the Llama kind with joined projections: the same numbers in fewer and larger products.
+
+`FusedBlock` takes over a transformers decoder layer: query, key and value projections become one product, gate and up
+another, the rotation is applied to queries and keys together, and keys and values reach the cache in one copy. The
+layer's own parameters become views of the joined ones. With `int8`, products use 8-bit weights with one scale per
+output row (weight-only, rounded to nearest) and the layer's own parameters are gone.
+
+Covers the families in `FUSED`; the others run through their transformers layers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewer.model.attention import attend_rows
+
+if TYPE_CHECKING:
+    from fewer.model.forward import Segment
+
+__all__ = ["FUSED", "FusedBlock", "Product", "signed_angles"]
+
+FUSED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+
+_PACKED_ROWS = 4  # up to here the packed 8-bit product beats unpacking the weights
+
+
+class Product:
+    """`x @ weight.T + bias`, with the weight as it is or as 8-bit integers with a scale per output row.
+
+    x: [..., in]; returns [..., out] in the type of x.
+    """
+
+    __slots__ = ("bias", "scale", "weight")
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None, int8: bool = False) -> None:
+        self.weight, self.bias = weight, bias
+        self.scale: Tensor | None = None
+        if int8:
+            wide = weight.float()
+            scale = (wide.abs().amax(dim=1) / 127.0).clamp_min(1e-12)
+            self.weight = (wide / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8)
+            self.scale = scale.to(weight.dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.scale is None:
+            return F.linear(x, self.weight, self.bias)
+        rows = x.reshape(-1, x.shape[-1])
+        if rows.shape[0] <= _PACKED_ROWS and rows.device.type == "cpu":
+            out = torch._weight_int8pack_mm(rows, self.weight, self.scale)
+        else:
+            out = F.linear(rows, self.weight.to(x.dtype)) * self.scale
+        if self.bias is not None:
+            out = out + self.bias
+        return out.view(*x.shape[:-1], -1)
+
+
+class FusedBlock:
+    """One decoder layer. Called with hidden states [1, rows, width], rotary angles and the pass's segments."""
+
+    def __init__(self, layer: nn.Module, index: int, window: int | None, int8: bool = False) -> None:
+        attn, mlp = layer.self_attn, layer.mlp
+        self.index, self.window, self.scaling = index, window, float(attn.scaling)
+        self.dim = int(attn.head_dim)
+        self.heads = attn.q_proj.out_features // self.dim
+        self.kv_heads = attn.k_proj.out_features // self.dim
+        self.norms = (layer.input_layernorm.weight, layer.post_attention_layernorm.weight)
+        self.eps = float(layer.input_layernorm.variance_epsilon)
+        self.head_norms = (attn.q_norm.weight, attn.k_norm.weight) if hasattr(attn, "q_norm") else None
+        self.qkv = _join([attn.q_proj, attn.k_proj, attn.v_proj], int8)
+        self.out = _join([attn.o_proj], int8)
+        self.gate_up = _join([mlp.gate_proj, mlp.up_proj], int8)
+        self.down = _join([mlp.down_proj], int8)
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """All matrix products of the block."""
+        return self.qkv, self.out, self.gate_up, self.down
+
+    def __call__(self, hidden: Tensor, angles: dict[str, tuple[Tensor, Tensor]], segments: list[Segment]) -> Tensor:
+        rows, width = hidden.shape[1], hidden.shape[2]
+        heads, kv_heads, dim = self.heads, self.kv_heads, self.dim
+        qkv = self.qkv(F.rms_norm(hidden[0], (width,), self.norms[0], self.eps)).view(rows, -1, dim)
+        turned = qkv[:, : heads + kv_heads]
+        if self.head_norms is not None:
+            turned[:, :heads] = F.rms_norm(turned[:, :heads], (dim,), self.head_norms[0], self.eps)
+            turned[:, heads:] = F.rms_norm(turned[:, heads:], (dim,), self.head_norms[1], self.eps)
+        cos, sin = angles[""]
+        other = turned.roll(dim // 2, -1)
+        turned.mul_(cos[0].unsqueeze(1)).addcmul_(other, sin[0].unsqueeze(1))
+        kv = qkv[:, heads:].view(rows, 2, kv_heads, dim).permute(1, 2, 0, 3)
+        mixed = attend_rows(self.index, qkv[:, :heads].transpose(0, 1), kv, segments, self.scaling, self.window)
+        hidden = hidden + self.out(mixed.reshape(1, rows, heads * dim))
+        gate_up = self.gate_up(F.rms_norm(hidden, (width,), self.norms[1], self.eps))
+        gate, up = gate_up.chunk(2, dim=-1)
+        return hidden.add_(self.down(F.silu(gate).mul_(up)))
+
+
+def signed_angles(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    """Sines with the sign of the half-rotation folded in, so that rotating is `x * cos + roll(x, d/2) * sin`."""
+    half = sin.shape[-1] // 2
+    return cos, torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+
+
+def _join(linears: list[nn.Module], int8: bool) -> Product:
+    """One product for several linear layers; their parameters become views of the joined ones."""
+    if len(linears) == 1 and not int8:
+        return Product(linears[0].weight, linears[0].bias)  # type: ignore[arg-type]
+    weight = torch.cat([linear.weight.detach() for linear in linears])  # type: ignore[operator]
+    bias = torch.cat([linear.bias.detach() for linear in linears]) if linears[0].bias is not None else None  # type: ignore[operator]
+    start = 0
+    for linear in linears:
+        stop = start + int(linear.out_features)  # type: ignore[call-overload]
+        kept = weight.new_empty(0) if int8 else weight[start:stop]
+        linear.weight = nn.Parameter(kept, requires_grad=False)
+        if bias is not None:
+            linear.bias = nn.Parameter(bias[start:stop], requires_grad=False)
+        start = stop
+    return Product(weight, bias, int8)
