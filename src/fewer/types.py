@@ -8,7 +8,7 @@ and 0 is the embedding. Nothing here computes with a model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
@@ -47,6 +47,7 @@ class Chunk:
 
     @property
     def num_tokens(self) -> int:
+        """Its length."""
         return self.stop - self.start
 
 
@@ -69,6 +70,7 @@ class Prompt:
 
     @property
     def num_protected(self) -> int:
+        """Tokens that always stay."""
         return int(self.protected.sum())
 
     @classmethod
@@ -176,7 +178,9 @@ class Keep:
         """Tokens to keep of a prompt of this length; at least one. More than the prompt has is an error."""
         if self.tokens is not None:
             if self.tokens > prompt_len:
-                raise bad("keep", self.tokens, f"at most {prompt_len}, the prompt's tokens", "Keep fewer, or all: 100%.")
+                raise bad(
+                    "keep", self.tokens, f"at most {prompt_len}, the prompt's tokens", "Keep fewer, or all: 100%."
+                )
             return self.tokens
         return max(1, round((self.fraction or 0.0) * prompt_len))
 
@@ -214,14 +218,23 @@ class Planner(Protocol):
     """Decides after chosen layers which prompt tokens go deeper. A pure function of the observation."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name on the command line and on receipts."""
+        ...
+
     @property
-    def needs(self) -> Literal["nothing", "last_query"]: ...
+    def needs(self) -> Literal["nothing", "last_query"]:
+        """What has to be in the observation."""
+        ...
+
     def layers(self, num_layers: int) -> tuple[int, ...]:
         """The layers to be asked after, ascending; raises BadInput when one is out of the model's range."""
         ...
 
-    def after(self, observation: Observation) -> Plan | None: ...
-    def describe(self) -> dict[str, object]:
+    def after(self, observation: Observation) -> Plan | None:
+        """Which positions go on, or None to leave things as they are."""
+        ...
+
+    def describe(self) -> dict[str, str | int | float | None]:
         """The settings, for the receipt."""
         ...

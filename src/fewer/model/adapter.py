@@ -60,8 +60,8 @@ class Adapter:
             raise bad("weights", weights, "'native' or 'int8'", "Leave it out for the weights as they are.")
         if weights == "int8" and not self.fused:
             raise ModelError(
-                f"weights 'int8' is not available for the family {self.family!r}; it is for {', '.join(sorted(FUSED))}. "
-                "Use weights='native'."
+                f"weights 'int8' is not available for the family {self.family!r}; it is for "
+                f"{', '.join(sorted(FUSED))}. Use weights='native'."
             )
         self.weights = weights
         self.layers: list[Layer] = [self._open(index, layer) for index, layer in enumerate(self._decoder.layers)]
@@ -87,7 +87,7 @@ class Adapter:
         products = [self._project, *(p for b in self.layers if isinstance(b, FusedBlock) for p in b.products)]
         for product in products:
             if isinstance(product, Product):
-                tensors += [t for t in (product.weight, product.scale, product.bias) if t is not None]  # type: ignore[misc]
+                tensors += [t for t in (product.weight, product.scale, product.bias) if t is not None]
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t.numel()}
         return sum(storages.values())
 
@@ -147,7 +147,8 @@ def refusal(config: Any) -> str | None:
     elif getattr(config, "kv_lora_rank", None):
         why = "it uses multi-head latent attention (MLA), which stores no keys and values per head"
     elif any(word in t for t in layer_types for word in ("linear", "mamba", "recurrent", "conv", "hybrid")) or any(
-        hasattr(config, key) for key in ("mamba_d_state", "ssm_cfg", "state_size", "linear_num_key_heads", "attn_layer_period")
+        hasattr(config, key)
+        for key in ("mamba_d_state", "ssm_cfg", "state_size", "linear_num_key_heads", "attn_layer_period")
     ):
         why = "it has linear-attention or state-space layers, whose state cannot leave tokens out"
     elif kind == "gpt_oss":

@@ -10,7 +10,7 @@ Covers the families in `FUSED`; the others run through their transformers layers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +46,7 @@ class Product:
             self.scale = scale.to(weight.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
+        """The product."""
         if self.scale is None:
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])
@@ -61,12 +62,12 @@ class Product:
 class FusedBlock:
     """One decoder layer. Called with hidden states [1, rows, width], rotary angles and the pass's segments."""
 
-    def __init__(self, layer: nn.Module, index: int, window: int | None, int8: bool = False) -> None:
+    def __init__(self, layer: Any, index: int, window: int | None, int8: bool = False) -> None:
         attn, mlp = layer.self_attn, layer.mlp
         self.index, self.window, self.scaling = index, window, float(attn.scaling)
         self.dim = int(attn.head_dim)
-        self.heads = attn.q_proj.out_features // self.dim
-        self.kv_heads = attn.k_proj.out_features // self.dim
+        self.heads = int(attn.q_proj.out_features) // self.dim
+        self.kv_heads = int(attn.k_proj.out_features) // self.dim
         self.norms = (layer.input_layernorm.weight, layer.post_attention_layernorm.weight)
         self.eps = float(layer.input_layernorm.variance_epsilon)
         self.head_norms = (attn.q_norm.weight, attn.k_norm.weight) if hasattr(attn, "q_norm") else None
@@ -81,6 +82,7 @@ class FusedBlock:
         return self.qkv, self.out, self.gate_up, self.down
 
     def __call__(self, hidden: Tensor, angles: dict[str, tuple[Tensor, Tensor]], segments: list[Segment]) -> Tensor:
+        """The layer\'s output, [1, rows, width]; keys and values are stored on the way."""
         rows, width = hidden.shape[1], hidden.shape[2]
         heads, kv_heads, dim = self.heads, self.kv_heads, self.dim
         qkv = self.qkv(F.rms_norm(hidden[0], (width,), self.norms[0], self.eps)).view(rows, -1, dim)
@@ -105,15 +107,15 @@ def signed_angles(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     return cos, torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
 
 
-def _join(linears: list[nn.Module], int8: bool) -> Product:
+def _join(linears: list[nn.Linear], int8: bool) -> Product:
     """One product for several linear layers; their parameters become views of the joined ones."""
     if len(linears) == 1 and not int8:
-        return Product(linears[0].weight, linears[0].bias)  # type: ignore[arg-type]
-    weight = torch.cat([linear.weight.detach() for linear in linears])  # type: ignore[operator]
-    bias = torch.cat([linear.bias.detach() for linear in linears]) if linears[0].bias is not None else None  # type: ignore[operator]
+        return Product(linears[0].weight, linears[0].bias)
+    weight = torch.cat([linear.weight.detach() for linear in linears])
+    bias = torch.cat([linear.bias.detach() for linear in linears]) if linears[0].bias is not None else None
     start = 0
     for linear in linears:
-        stop = start + int(linear.out_features)  # type: ignore[call-overload]
+        stop = start + int(linear.out_features)
         kept = weight.new_empty(0) if int8 else weight[start:stop]
         linear.weight = nn.Parameter(kept, requires_grad=False)
         if bias is not None:

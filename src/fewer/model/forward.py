@@ -27,7 +27,7 @@ class Segment:
     """One sequence's share of a pass: its new tokens, and who may drop some of them on the way.
 
     A planner works on a whole prompt, so it needs `prompt` and an empty `state`. `logits`: of the last row, or of every
-    row that reached the end. `plans` and `active` (the positions computed at layer 1..L) are filled by the pass.
+    row that reached the end. The pass fills `plans`, `released_bytes` (of each plan) and `rows_per_layer` (1..L).
     """
 
     state: State
@@ -37,6 +37,7 @@ class Segment:
     seed: int = 0
     logits: Literal["last", "all"] = "last"
     plans: list[Plan] = field(default_factory=list)
+    released_bytes: list[int] = field(default_factory=list)
     rows_per_layer: list[int] = field(default_factory=list)
 
     # Set by the pass.
@@ -96,7 +97,7 @@ def forward(
         segment.state.num_seen += segment.ids.numel()
         _release(segment)
     sizes = [segment.pos.numel() if segment.logits == "all" else 1 for segment in segments]
-    return list(logits.split(sizes))
+    return list(torch.split(logits, sizes))
 
 
 def _pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Tensor]:
@@ -154,10 +155,11 @@ def _wanted_rows(hidden: Tensor, segments: list[Segment]) -> Tensor:
 def _release(segment: Segment) -> None:
     """Free the keys and values, in the layers before a plan, of the tokens that it dropped."""
     for plan in segment.plans:
-        if plan.release:
-            for kv in segment.state.layers[: plan.layer]:
-                keep = plan.keep.to(kv.pos.device)
-                kv.select(torch.searchsorted(kv.pos[0].contiguous(), keep))
+        layers = segment.state.layers[: plan.layer] if plan.release else []
+        before = sum(kv.nbytes for kv in layers)
+        for kv in layers:
+            kv.select(torch.searchsorted(kv.pos[0].contiguous(), plan.keep.to(kv.pos.device)))
+        segment.released_bytes.append(before - sum(kv.nbytes for kv in layers))
 
 
 def _check(plan: Plan, pos: Tensor, prompt: Prompt) -> None:

@@ -1,1 +1,9 @@
+"""From files, texts and a question to token ids with the spans that may be pruned."""
 
+from __future__ import annotations
+
+from fewer.prompt.documents import Reading, as_documents, read_paths
+from fewer.prompt.layout import Layout, lay_out
+from fewer.prompt.split import Splitter
+
+__all__ = ["Layout", "Reading", "Splitter", "as_documents", "lay_out", "read_paths"]

@@ -1,0 +1,200 @@
+"""Continuous batching: requests join and leave at any step, packed side by side without padding.
+
+A step runs one pass over one new row of every running request and whole prompts of waiting ones, as many as fit. Each
+request gets the tokens that it would get alone: rows never mix, and every request draws from its own generator.
+Not covered: sharing prefixes, preemption; a request keeps its memory until it ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from fewer.engine.request import Request
+from fewer.engine.sampling import Sampler
+from fewer.engine.text import TextStream
+from fewer.errors import NonFiniteError, bad
+from fewer.kv import State
+from fewer.model.adapter import Adapter
+from fewer.model.forward import Segment, forward
+
+__all__ = ["Batch", "Sequence"]
+
+_HEADROOM = 256  # key and value rows reserved behind a prompt, at most
+
+
+@dataclass(eq=False)
+class Sequence:
+    """One request on its way: what it has stored, generated and measured. Times are `time.perf_counter` seconds."""
+
+    request: Request
+    state: State
+    sampler: Sampler
+    text: TextStream
+    arrived: float
+    ids: list[int] = field(default_factory=list)
+    prefill: Segment | None = None  # its first pass, with plans and rows per layer
+    started: float = 0.0
+    prefill_s: float = 0.0
+    token_times: list[float] = field(default_factory=list)
+    finish_reason: str = ""
+    most_mates: int = 0
+
+    @property
+    def pending(self) -> Tensor:
+        """The tokens that the next pass computes."""
+        if self.prefill is None:
+            return self.request.prompt.ids
+        return torch.tensor(self.ids[-1:])
+
+
+class Batch:
+    """The running and the waiting. `step` until `idle`; each step returns the sequences that got a token."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        tokenizer: PreTrainedTokenizerBase,
+        end_tokens: frozenset[int],
+        max_running: int = 32,
+        max_rows: int = 8192,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.adapter, self.tokenizer, self.end_tokens = adapter, tokenizer, end_tokens
+        self.max_running, self.max_rows = max_running, max_rows
+        self.running: list[Sequence] = []
+        self.waiting: deque[Sequence] = deque()
+        self._progress = progress
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and nothing waits."""
+        return not self.running and not self.waiting
+
+    def add(self, request: Request, arrived: float | None = None) -> Sequence:
+        """Queue a request, after checking it against the model."""
+        _check(request, self.adapter)
+        sampling = request.sampling
+        sequence = Sequence(
+            request=request,
+            state=State.new(self.adapter.num_layers, headroom=min(sampling.max_tokens, _HEADROOM)),
+            sampler=Sampler(sampling, request.prompt.ids, self.adapter.device),
+            text=TextStream(self.tokenizer, sampling.stop),
+            arrived=time.perf_counter() if arrived is None else arrived,
+        )
+        self.waiting.append(sequence)
+        return sequence
+
+    def cancel(self, sequence: Sequence) -> None:
+        """Take a sequence out; what it has generated stays on it."""
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+        elif sequence in self.running:
+            self.running.remove(sequence)
+        if not sequence.finish_reason:
+            sequence.finish_reason = "cancelled"
+
+    def step(self) -> list[Sequence]:
+        """One pass. Raises NonFiniteError, after taking out the sequence that caused it."""
+        self._admit()
+        active = list(self.running)
+        if not active:
+            return []
+        segments = [self._segment(sequence) for sequence in active]
+        begin = time.perf_counter()
+        logits = forward(self.adapter, segments, self._report if self._progress else None)
+        for sequence, segment, row in zip(active, segments, logits, strict=True):
+            token = sequence.sampler.choose(row)
+            now = time.perf_counter()
+            if sequence.prefill is None:
+                sequence.prefill, sequence.started, sequence.prefill_s = segment, begin, now - begin
+            sequence.most_mates = max(sequence.most_mates, len(active) - 1)
+            if token is None:
+                self.cancel(sequence)
+                raise NonFiniteError(_diagnose(self.adapter, sequence))
+            self._take(sequence, token, now)
+        return active
+
+    def _admit(self) -> None:
+        """Let waiting requests in, in order, while there is room for their prompts."""
+        rows = len(self.running)
+        while self.waiting and len(self.running) < self.max_running:
+            size = len(self.waiting[0].request.prompt)
+            if rows and rows + size > self.max_rows:
+                break
+            self.running.append(self.waiting.popleft())
+            rows += size
+
+    def _segment(self, sequence: Sequence) -> Segment:
+        request = sequence.request
+        if sequence.prefill is not None:
+            return Segment(sequence.state, sequence.pending)
+        return Segment(sequence.state, request.prompt.ids, request.prune, request.prompt, request.sampling.seed)
+
+    def _take(self, sequence: Sequence, token: int, now: float) -> None:
+        """Record a token, and end the sequence where it ends."""
+        sequence.ids.append(token)
+        sequence.token_times.append(now)
+        sampling = sequence.request.sampling
+        if token in self.end_tokens and not sampling.ignore_eos:
+            sequence.finish_reason = "stop"
+        else:
+            sequence.text.push(token)
+            if sequence.text.stopped:
+                sequence.finish_reason = "stop_string"
+            elif len(sequence.ids) >= sampling.max_tokens:
+                sequence.finish_reason = "length"
+        if sequence.finish_reason:
+            sequence.text.finish()
+            self.running.remove(sequence)
+
+    def _report(self, layer: int, hidden: Tensor) -> None:
+        assert self._progress is not None
+        if hidden.shape[1] > len(self.running):  # a prefill, not a decode step
+            self._progress(layer, self.adapter.num_layers)
+
+
+def _check(request: Request, adapter: Adapter) -> None:
+    """What can be known to fail before anything runs."""
+    prompt, sampling = request.prompt, request.sampling
+    ids = prompt.ids
+    if ids.numel() == 0:
+        raise bad("prompt", [], "at least one token", "Give a question or token ids.")
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= adapter.vocab_size:
+        legal = f"from 0 to {adapter.vocab_size - 1}, the model's vocabulary"
+        raise bad("token id", low if low < 0 else high, legal, "Use the tokenizer that belongs to the model.")
+    if len(prompt) + sampling.max_tokens > adapter.max_positions:
+        raise bad(
+            "prompt tokens + max_tokens",
+            f"{len(prompt)} + {sampling.max_tokens}",
+            f"at most {adapter.max_positions}, the model's positions",
+            "Give fewer documents, allow truncation, or ask for fewer tokens.",
+        )
+    if sampling.top_k > adapter.vocab_size:
+        raise bad("top_k", sampling.top_k, f"at most {adapter.vocab_size}, the vocabulary", "Use 0 to switch it off.")
+    if request.prune is not None:
+        request.prune.layers(adapter.num_layers)
+
+
+def _diagnose(adapter: Adapter, sequence: Sequence) -> str:
+    """The layer where non-finite numbers begin, found by running the sequence again."""
+    began: list[int] = []
+
+    def look(layer: int, hidden: Tensor) -> None:
+        if not began and not bool(torch.isfinite(hidden).all()):
+            began.append(layer)
+
+    ids = torch.cat([sequence.request.prompt.ids, torch.tensor(sequence.ids, dtype=torch.int64)])
+    forward(adapter, [Segment(State.new(adapter.num_layers), ids)], look)
+    where = f"in layer {began[0]} of {adapter.num_layers}" if began else "in the output projection"
+    return (
+        f"The model's logits are not finite after {len(sequence.ids)} generated tokens; the first NaN or infinite "
+        f"number appears {where}. Check the weights, or load them with dtype='float32'."
+    )

@@ -1,0 +1,236 @@
+"""The engine: a loaded model that answers. The only owner of device and dtype."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from fewer.engine.batch import Batch
+from fewer.engine.batch import Sequence as Running
+from fewer.engine.device import choose_device, choose_dtype
+from fewer.engine.record import Setting, write_receipt
+from fewer.engine.request import Answer, Request
+from fewer.errors import bad
+from fewer.model.adapter import Adapter
+from fewer.model.conversion import cache_directory
+from fewer.model.store import load_model, resolve
+from fewer.prompt import lay_out
+from fewer.types import Document, Planner, Prompt, Sampling
+
+__all__ = ["Engine", "Stream"]
+
+Documents = Sequence[str | Mapping[str, str] | Document]
+
+
+class Stream:
+    """An answer while it is written: iterate for the pieces of text, then read `answer`.
+
+    Closing it early, or leaving a `with` block, ends the request; `answer` then says "cancelled".
+    """
+
+    def __init__(self, engine: Engine, request: Request, arrived: float, progress: Callable[[int, int], None] | None):
+        self._engine = engine
+        self._batch = engine._batch(progress)
+        self._sequence = self._batch.add(request, arrived)
+        self._answer: Answer | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        given = len(self._sequence.text.text)
+        while not self._batch.idle:
+            self._batch.step()
+            text = self._sequence.text.text
+            if len(text) > given:
+                yield text[given:]
+                given = len(text)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop here; what was generated stays in the answer."""
+        self._batch.cancel(self._sequence)
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer and its receipt. Generates what is missing, if the iteration stopped early."""
+        if self._answer is None:
+            for _ in self:
+                pass
+            self._answer = self._engine._answer(self._sequence)
+        return self._answer
+
+
+class Engine:
+    """A model ready to answer. Make one with `Engine.load`.
+
+    Safe to use from several threads: a request keeps all of its state to itself. Not covered: more than one device.
+    """
+
+    def __init__(self, adapter: Adapter, tokenizer: PreTrainedTokenizerBase, setting: Setting) -> None:
+        self.adapter, self.tokenizer, self.setting = adapter, tokenizer, setting
+        self.end_tokens = _end_tokens(adapter, tokenizer)
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path | None = None,
+        device: str = "auto",
+        dtype: str | torch.dtype = "auto",
+        *,
+        weights: str = "native",
+        allow_pickle: bool = False,
+        progress: Callable[[str], None] | None = None,
+    ) -> Engine:
+        """Load a model: None is the embedded one; otherwise a local directory, a GGUF file, or a hub name.
+
+        device: "auto", "cpu", "cuda", ... dtype: "auto" takes bfloat16 where this machine computes it faster (the
+        choice is on every receipt), or "float32", "bfloat16". weights: "native", or "int8" for weight-only 8-bit
+        products. Pickled weights are refused unless `allow_pickle`. `progress` is told what takes long.
+
+        Raises ModelError, StorageError, or BadInput.
+        """
+        begin = time.perf_counter()
+        place = choose_device(device)
+        kind, reason = choose_dtype(dtype, place, cache_directory())
+        if weights not in ("native", "int8"):
+            raise bad("weights", weights, "'native' or 'int8'", "Leave it out for the weights as they are.")
+        source = resolve(name_or_path, allow_pickle=allow_pickle, progress=progress)
+        model, tokenizer = load_model(source, kind, allow_pickle=allow_pickle)
+        adapter = Adapter(model.to(place), weights=weights)
+        return cls(adapter, tokenizer, Setting(source, reason, time.perf_counter() - begin))
+
+    def prompt(
+        self,
+        question: str,
+        documents: Documents = (),
+        *,
+        system: str | None = None,
+        split: str = "document",
+        sinks: int = 4,
+        answer_prefix: str = "",
+        max_tokens: int = 256,
+        truncate: bool = False,
+    ) -> Prompt:
+        """Lay out a question over documents: token ids, the spans of the chunks, and what is protected.
+
+        split: "document", "paragraph", or a number of tokens. Raises PromptTooLong when it does not fit together with
+        `max_tokens`, unless `truncate` allows cutting document text from the end.
+        """
+        return lay_out(
+            self.tokenizer,
+            question,
+            documents,
+            system=system,
+            split=split,
+            sinks=sinks,
+            max_positions=self.adapter.max_positions,
+            max_tokens=max_tokens,
+            truncate=truncate,
+            answer_prefix=answer_prefix,
+        )
+
+    def request(
+        self,
+        question: str,
+        documents: Documents = (),
+        *,
+        prune: Planner | None = None,
+        system: str | None = None,
+        split: str = "document",
+        sinks: int = 4,
+        answer_prefix: str = "",
+        truncate: bool = False,
+        **sampling: Any,
+    ) -> Request:
+        """A request for `generate`. Keywords that are not about the layout are those of `Sampling`."""
+        begin = time.perf_counter()
+        settings = _sampling(sampling)
+        prompt = self.prompt(
+            question,
+            documents,
+            system=system,
+            split=split,
+            sinks=sinks,
+            answer_prefix=answer_prefix,
+            max_tokens=settings.max_tokens,
+            truncate=truncate,
+        )
+        return Request(prompt, settings, prune, time.perf_counter() - begin)
+
+    def ask(self, question: str, documents: Documents = (), **settings: Any) -> Answer:
+        """Answer one question. Keywords: those of `request`, such as prune, max_tokens, temperature, seed."""
+        return self.generate([self.request(question, documents, **settings)])[0]
+
+    def stream(
+        self,
+        question: str,
+        documents: Documents = (),
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        **settings: Any,
+    ) -> Stream:
+        """Answer one question piece by piece. `progress` is called with (layer, layers) during the prefill."""
+        request = self.request(question, documents, **settings)
+        return Stream(self, request, time.perf_counter(), progress)
+
+    def generate(self, requests: Iterable[Request | Prompt], *, max_running: int = 32) -> list[Answer]:
+        """Answer many requests at once, by continuous batching; answers come in the order of the requests.
+
+        Each gets the tokens it would get alone. A Prompt is a request with default settings.
+        """
+        if isinstance(max_running, bool) or not isinstance(max_running, int) or max_running < 1:
+            raise bad("max_running", max_running, "a whole number of at least 1", "It bounds the memory in use.")
+        batch = self._batch(max_running=max_running)
+        sequences = []
+        for item in requests:
+            if not isinstance(item, (Request, Prompt)):
+                raise bad(
+                    "request", item, "a Request or a Prompt", "Make one with engine.request(question, documents)."
+                )
+            sequences.append(batch.add(item if isinstance(item, Request) else Request(item)))
+        answers: dict[int, Answer] = {}
+        while not batch.idle:
+            for sequence in batch.step():
+                if sequence.finish_reason:
+                    answers[id(sequence)] = self._answer(sequence)
+                    sequence.state.layers.clear()  # its memory is free for the next one
+        return [answers[id(sequence)] for sequence in sequences]
+
+    def _batch(self, progress: Callable[[int, int], None] | None = None, max_running: int = 32) -> Batch:
+        return Batch(self.adapter, self.tokenizer, self.end_tokens, max_running, progress=progress)
+
+    def _answer(self, sequence: Running) -> Answer:
+        sampling = sequence.request.sampling
+        return Answer(
+            text=sequence.text.text,
+            ids=tuple(sequence.ids),
+            finish_reason=sequence.finish_reason,
+            receipt=write_receipt(sequence, self.adapter, self.setting),
+            logprobs=tuple(sequence.sampler.logprobs) if sampling.logprobs is not None else None,
+        )
+
+
+def _sampling(settings: dict[str, Any]) -> Sampling:
+    unknown = sorted(set(settings) - set(Sampling.__dataclass_fields__))
+    if unknown:
+        raise TypeError(
+            f"unknown keyword {unknown[0]!r}; known ones are prune, system, split, sinks, answer_prefix, truncate, "
+            + ", ".join(Sampling.__dataclass_fields__)
+        )
+    return Sampling(**settings)
+
+
+def _end_tokens(adapter: Adapter, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """What ends an answer: the model's own generation settings, or else the tokenizer's end token."""
+    ends = getattr(adapter.model.generation_config, "eos_token_id", None)
+    if ends is None:
+        ends = tokenizer.eos_token_id
+    return frozenset([ends] if isinstance(ends, int) else ends or [])

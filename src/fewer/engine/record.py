@@ -1,0 +1,220 @@
+"""The receipt of a finished sequence, from what was measured on the way."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import time
+from dataclasses import asdict, dataclass
+from statistics import mean, median
+from typing import Literal
+
+import torch
+import transformers
+
+import fewer
+from fewer.engine.batch import Sequence
+from fewer.engine.device import measure_peak
+from fewer.model.adapter import Adapter
+from fewer.model.store import Source
+from fewer.receipt import (
+    SCHEMA_VERSION,
+    CertificateRecord,
+    ChunkRecord,
+    ComputedRecord,
+    MemoryRecord,
+    ModelRecord,
+    OutputRecord,
+    PlanRecord,
+    PromptRecord,
+    Receipt,
+    RunRecord,
+    SecondsRecord,
+    SettingsRecord,
+    SpreadRecord,
+    VersionsRecord,
+)
+from fewer.types import Plan
+
+__all__ = ["Setting", "write_receipt"]
+
+_DTYPES: dict[torch.dtype, Literal["float32", "bfloat16"]] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all receipts of one engine have in common."""
+
+    source: Source
+    dtype_reason: str
+    load_s: float
+
+
+def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Receipt:
+    """What this sequence computed, left out and cost. Called once, when it has finished."""
+    request, prefill = sequence.request, sequence.prefill
+    size = adapter.num_layers
+    rows = tuple(prefill.rows_per_layer) if prefill else (0,) * size
+    steps = max(0, len(sequence.ids) - 1)
+    full = (len(request.prompt) + steps) * size if prefill else 0
+    computed = sum(rows) + steps * size
+    dtype = _DTYPES[adapter.dtype]
+    return Receipt(
+        schema_version=SCHEMA_VERSION,
+        model=ModelRecord(
+            name=setting.source.name,
+            family=adapter.family,
+            source=setting.source.kind,
+            num_layers=size,
+            num_heads=adapter.num_heads,
+            num_kv_heads=adapter.num_kv_heads,
+            head_dim=adapter.head_dim,
+            hidden_size=adapter.hidden_size,
+            num_parameters=adapter.num_parameters,
+            sha256=setting.source.sha256,
+        ),
+        run=RunRecord(
+            device=str(adapter.device),
+            dtype=dtype,
+            weights="int8" if adapter.weights == "int8" else dtype,
+            dtype_reason=setting.dtype_reason,
+            num_threads=torch.get_num_threads(),
+            seed=request.sampling.seed,
+            batch_mates=sequence.most_mates,
+        ),
+        versions=VersionsRecord(
+            fewer=fewer.__version__,
+            torch=torch.__version__,
+            transformers=transformers.__version__,
+            python=platform.python_version(),
+        ),
+        prompt=_prompt(sequence, size),
+        settings=SettingsRecord(
+            sampling=asdict(request.sampling),
+            prune=None if request.prune is None else {"name": request.prune.name, **request.prune.describe()},
+            evict=None,
+        ),
+        computed=ComputedRecord(
+            token_layers_full=full,
+            token_layers_computed=computed,
+            token_layers_skipped=full - computed,
+            prefill_rows_per_layer=rows,
+            decode_steps=steps,
+        ),
+        plans=_plans(sequence),
+        bypass=_bypass(sequence),
+        seconds=_seconds(sequence, setting),
+        memory=_memory(sequence, adapter, len(request.prompt) + steps),
+        output=_output(sequence),
+        certificate=CertificateRecord.none(),
+    )
+
+
+def _prompt(sequence: Sequence, size: int) -> PromptRecord:
+    """How many tokens of each part every layer computed in the prefill."""
+    request = sequence.request
+    prompt, plans = request.prompt, sequence.prefill.plans if sequence.prefill else []
+    active = torch.ones(len(prompt), dtype=torch.bool)
+    if sequence.prefill is None:
+        active[:] = False
+    by_layer = []
+    for layer in range(1, size + 1):
+        for plan in plans:
+            if plan.layer == layer - 1:
+                active = torch.zeros_like(active)
+                active[plan.keep.cpu()] = True
+        by_layer.append(active)
+    table = torch.stack(by_layer)  # [L, T]
+    free = ~prompt.protected
+    chunks = tuple(
+        ChunkRecord(
+            title=chunk.title,
+            start=chunk.start,
+            stop=chunk.stop,
+            num_tokens=int(free[chunk.start : chunk.stop].sum()),
+            kept_per_layer=tuple((table & free)[:, chunk.start : chunk.stop].sum(1).tolist()),
+        )
+        for chunk in prompt.chunks
+    )
+    return PromptRecord(
+        num_tokens=len(prompt),
+        num_protected=prompt.num_protected,
+        query_len=prompt.query[1] - prompt.query[0],
+        truncated_tokens=prompt.truncated,
+        protected_per_layer=tuple((table & prompt.protected).sum(1).tolist()),
+        chunks=chunks,
+    )
+
+
+def _plans(sequence: Sequence) -> tuple[PlanRecord, ...]:
+    if sequence.prefill is None:
+        return ()
+    before = len(sequence.request.prompt)
+    records = []
+    for plan, released in zip(sequence.prefill.plans, sequence.prefill.released_bytes, strict=True):
+        kept = plan.keep.numel()
+        records.append(_plan(plan, kept, before - kept, released))
+        before = kept
+    return tuple(records)
+
+
+def _plan(plan: Plan, kept: int, dropped: int, released: int) -> PlanRecord:
+    return PlanRecord(
+        layer=plan.layer,
+        num_kept=kept,
+        num_dropped=dropped,
+        reason=plan.reason,
+        released_bytes=max(0, released),
+        bound=plan.bound,
+        dual_gap=plan.dual_gap,
+    )
+
+
+def _bypass(sequence: Sequence) -> tuple[str, ...]:
+    """Why a requested pruning left nothing out."""
+    if sequence.request.prune is None or sequence.prefill is None:
+        return ()
+    if not sequence.prefill.plans:
+        return ("the planner made no plan",)
+    if all(plan.keep.numel() == len(sequence.request.prompt) for plan in sequence.prefill.plans):
+        return ("the budget covers every token that may be left out",)
+    return ()
+
+
+def _seconds(sequence: Sequence, setting: Setting) -> SecondsRecord:
+    times, layout = sequence.token_times, sequence.request.layout_s
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return SecondsRecord(
+        load_s=setting.load_s,
+        layout_s=layout,
+        queue_s=max(0.0, sequence.started - sequence.arrived) if sequence.prefill else 0.0,
+        prefill_s=sequence.prefill_s,
+        first_token_s=times[0] - sequence.arrived + layout if times else None,
+        per_output_token_s=SpreadRecord(mean=mean(gaps), median=median(gaps), max=max(gaps)) if gaps else None,
+        total_s=(times[-1] if times else time.perf_counter()) - sequence.arrived + layout,
+    )
+
+
+def _memory(sequence: Sequence, adapter: Adapter, num_rows: int) -> MemoryRecord:
+    held = tuple(layer.nbytes for layer in sequence.state.layers)
+    row = 2 * adapter.num_kv_heads * adapter.head_dim * adapter.dtype.itemsize
+    peak, scope = measure_peak(adapter.device)
+    return MemoryRecord(
+        kv_bytes_per_layer=held,
+        kv_bytes_full_estimate=(row * num_rows,) * adapter.num_layers,
+        kv_total_bytes=sum(held),
+        weights_bytes=adapter.weights_bytes,
+        peak_bytes=peak,
+        peak_scope=scope,
+    )
+
+
+def _output(sequence: Sequence) -> OutputRecord:
+    margins, logprobs = sequence.sampler.margins, sequence.sampler.logprobs
+    return OutputRecord(
+        num_tokens=len(sequence.ids),
+        finish_reason=sequence.finish_reason,  # type: ignore[arg-type]
+        mean_logprob=mean(entry.logprob for entry in logprobs) if logprobs else None,
+        first_token_margin=margins[0] if margins else None,
+        min_margin=min(margins) if margins else None,
+    )

@@ -1,0 +1,55 @@
+"""What goes into the engine and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fewer.errors import bad
+from fewer.receipt import Receipt
+from fewer.types import Planner, Prompt, Sampling
+
+__all__ = ["Answer", "Request", "TokenLogprob"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt with its own settings. `prune` decides which prompt tokens go deeper; None computes them all.
+
+    layout_s: seconds already spent on tokenising and laying out, for the receipt.
+    """
+
+    prompt: Prompt
+    sampling: Sampling = field(default_factory=Sampling)
+    prune: Planner | None = None
+    layout_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prompt, Prompt):
+            raise bad("prompt", self.prompt, "a Prompt", "Make one with engine.prompt(question, documents).")
+        if not isinstance(self.sampling, Sampling):
+            raise bad("sampling", self.sampling, "a Sampling", "Make one with Sampling(max_tokens=64).")
+        if self.prune is not None and not (hasattr(self.prune, "after") and hasattr(self.prune, "layers")):
+            raise bad("prune", self.prune, "a planner or None", 'Pass for example StaticPrune(keep="50%").')
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Log-probability of one generated token under the model itself, before temperature and truncation (nats)."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()  # the most likely tokens and theirs, best first
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one request. `ids` are all generated tokens, the end token included where one was generated.
+
+    finish_reason: "stop" (end token), "length" (max_tokens), "stop_string", or "cancelled".
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    finish_reason: str
+    receipt: Receipt
+    logprobs: tuple[TokenLogprob, ...] | None = None

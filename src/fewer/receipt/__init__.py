@@ -1,0 +1,38 @@
+"""The receipt of one answered request: what was computed, what was left out, what it cost, what can be claimed."""
+
+from fewer.receipt.claims import CertificateRecord, PlanRecord
+from fewer.receipt.compare import Comparison, Quantity
+from fewer.receipt.model import SCHEMA_VERSION, Receipt
+from fewer.receipt.parts import (
+    ChunkRecord,
+    ComputedRecord,
+    MemoryRecord,
+    ModelRecord,
+    OutputRecord,
+    PromptRecord,
+    RunRecord,
+    SecondsRecord,
+    SettingsRecord,
+    SpreadRecord,
+    VersionsRecord,
+)
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "CertificateRecord",
+    "ChunkRecord",
+    "Comparison",
+    "ComputedRecord",
+    "MemoryRecord",
+    "ModelRecord",
+    "OutputRecord",
+    "PlanRecord",
+    "PromptRecord",
+    "Quantity",
+    "Receipt",
+    "RunRecord",
+    "SecondsRecord",
+    "SettingsRecord",
+    "SpreadRecord",
+    "VersionsRecord",
+]

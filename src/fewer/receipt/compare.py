@@ -1,0 +1,144 @@
+"""Two receipts side by side: ratios of what was measured, and what forbids reading them.
+
+A receipt holds no text, so two prompts count as the same when their lengths and chunks are. Not covered: noise; one
+run of each says nothing about the spread of the seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, Field, JsonValue
+
+from fewer.receipt.fields import STRICT, Number, Text
+from fewer.receipt.model import Receipt
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Kind = Literal["work", "first token", "decoding", "KV bytes"]
+EVERYTHING: tuple[Kind, ...] = ("work", "first token", "decoding", "KV bytes")
+SECONDS: tuple[Kind, ...] = ("first token", "decoding")
+
+# What must be equal before a ratio may be read: its name, where it stands, and the kinds of number it matters to.
+CONDITIONS: tuple[tuple[str, Callable[[Receipt], object], tuple[Kind, ...]], ...] = (
+    ("the number of layers", lambda receipt: receipt.model.num_layers, EVERYTHING),
+    ("the number of parameters", lambda receipt: receipt.model.num_parameters, EVERYTHING),
+    ("the prompt's length", lambda receipt: receipt.prompt.num_tokens, EVERYTHING),
+    ("the number of decode steps", lambda receipt: receipt.computed.decode_steps, ("work", "KV bytes")),
+    ("the dtype", lambda receipt: receipt.run.dtype, (*SECONDS, "KV bytes")),
+    ("the weights' format", lambda receipt: receipt.run.weights, SECONDS),
+    ("the device", lambda receipt: receipt.run.device, SECONDS),
+    ("the number of threads", lambda receipt: receipt.run.num_threads, SECONDS),
+    ("the number of batch mates", lambda receipt: receipt.run.batch_mates, SECONDS),
+    ("the version of torch", lambda receipt: receipt.versions.torch, SECONDS),
+    ("the version of transformers", lambda receipt: receipt.versions.transformers, SECONDS),
+    ("the version of Python", lambda receipt: receipt.versions.python, SECONDS),
+)
+
+
+class Quantity(BaseModel):
+    """One measured number of both receipts."""
+
+    model_config = STRICT
+
+    name: Text
+    """What it is, with its unit."""
+    kind: Kind
+    """What it depends on, as in the notes."""
+    this: Annotated[Number, Field(ge=0)] | None
+    """In the receipt that was asked, or null where it has none."""
+    other: Annotated[Number, Field(ge=0)] | None
+    """In the receipt it was compared with, or null where it has none."""
+    ratio: Annotated[Number, Field(ge=0)] | None
+    """this / other; null where either is missing or other is 0."""
+    comparable: bool
+    """Whether no note forbids reading the ratio."""
+
+
+class Comparison(BaseModel):
+    """The numbers of two receipts. Ratios are this over other: below 1, this one is smaller."""
+
+    model_config = STRICT
+
+    quantities: tuple[Quantity, ...]
+    """The numbers, work first."""
+    differences: tuple[Text, ...]
+    """How the two requests were set differently: usually what the comparison is about."""
+    not_comparable: tuple[Text, ...]
+    """What differs although it was not the request's setting, and which ratios that forbids reading."""
+
+    def to_table(self) -> RenderableType:
+        """A table for the terminal, from 60 columns on; print it with rich."""
+        from fewer.receipt.table import ComparisonTable
+
+        return ComparisonTable(self)
+
+
+def compare_receipts(this: Receipt, other: Receipt) -> Comparison:
+    """The ratios this / other, the settings that differ, and the reasons why a ratio may not be read."""
+    reasons = _list_reasons(this, other)
+    spoilt = {kind for _, kinds in reasons for kind in kinds}
+    quantities = []
+    for (name, kind, left), (_, _, right) in zip(_list_numbers(this), _list_numbers(other), strict=True):
+        ratio = left / right if left is not None and right else None
+        quantities.append(
+            Quantity(name=name, kind=kind, this=left, other=right, ratio=ratio, comparable=kind not in spoilt)
+        )
+    notes = tuple(f"{', '.join(kinds)}: not comparable because {reason}" for reason, kinds in reasons)
+    return Comparison(quantities=tuple(quantities), differences=_list_differences(this, other), not_comparable=notes)
+
+
+def _list_numbers(receipt: Receipt) -> list[tuple[str, Kind, float | None]]:
+    work, seconds, each = receipt.computed, receipt.seconds, receipt.seconds.per_output_token_s
+    return [
+        ("token-layers computed", "work", work.token_layers_computed),
+        ("token-layers skipped", "work", work.token_layers_skipped),
+        ("prefill, s", "first token", seconds.prefill_s),
+        ("first token, s", "first token", seconds.first_token_s),
+        ("later token (median), s", "decoding", each.median if each else None),
+        ("KV held, bytes", "KV bytes", receipt.memory.kv_total_bytes),
+    ]
+
+
+def _list_reasons(this: Receipt, other: Receipt) -> list[tuple[str, tuple[Kind, ...]]]:
+    """Every condition that is not met, and the kinds of number it matters to."""
+    reasons = []
+    left, right = this.model, other.model
+    if left.sha256 and right.sha256:
+        if left.sha256 != right.sha256:
+            found = f"the weights differ: SHA-256 {left.sha256[:12]} here, {right.sha256[:12]} there"
+            reasons.append((found, EVERYTHING))
+    elif left.name != right.name:
+        reasons.append((f"the model is {left.name} here and {right.name} there", EVERYTHING))
+    for fact, read, kinds in CONDITIONS:
+        if read(this) != read(other):
+            reasons.append((f"{fact} is {read(this)} here and {read(other)} there", kinds))
+    spans, others = ([(chunk.title, chunk.start, chunk.stop) for chunk in each.prompt.chunks] for each in (this, other))
+    if spans != others and this.prompt.num_tokens == other.prompt.num_tokens:
+        reasons.append(("the chunks have other titles or other places", EVERYTHING))
+    return reasons
+
+
+def _list_differences(this: Receipt, other: Receipt) -> tuple[str, ...]:
+    """One sentence for each setting that differs, and for each pruning that did not happen."""
+    pairs: list[tuple[str, object, object]] = [
+        ("fewer's version", this.versions.fewer, other.versions.fewer),
+        ("seed", this.run.seed, other.run.seed),
+    ]
+    for part in ("sampling", "prune", "evict"):
+        left, right = getattr(this.settings, part), getattr(other.settings, part)
+        if left is None or right is None:
+            pairs.append((part, _write_settings(left), _write_settings(right)))
+        else:
+            names = [*left, *(name for name in right if name not in left)]
+            pairs += [(f"{part}.{name}", left.get(name, "absent"), right.get(name, "absent")) for name in names]
+    found = [f"{name} is {left} here and {right} there" for name, left, right in pairs if left != right]
+    found += [f"not pruned here: {reason}" for reason in this.bypass]
+    found += [f"not pruned there: {reason}" for reason in other.bypass]
+    return tuple(found)
+
+
+def _write_settings(settings: dict[str, JsonValue] | None) -> str:
+    return "none" if settings is None else "(" + ", ".join(f"{name} {value}" for name, value in settings.items()) + ")"

@@ -1,0 +1,149 @@
+"""The receipt of one answered request, and everything one can do with it.
+
+It says what was computed, what was left out, what that cost in measured seconds and bytes, and what can be claimed
+about the part left out. It is refused when its own numbers contradict each other: a token-layer is either computed
+or skipped, and a prompt token is either protected or in one chunk.
+
+The published schema is docs/receipt.schema.json. A change of meaning, or a field that older readers would refuse,
+is a new `SCHEMA_VERSION`. Not covered: whether the answer is right.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, model_validator
+
+from fewer.errors import bad
+from fewer.receipt.claims import CertificateRecord, PlanRecord
+from fewer.receipt.fields import STRICT, Text
+from fewer.receipt.files import write_file
+from fewer.receipt.parts import (
+    ComputedRecord,
+    MemoryRecord,
+    ModelRecord,
+    OutputRecord,
+    PromptRecord,
+    RunRecord,
+    SecondsRecord,
+    SettingsRecord,
+    VersionsRecord,
+)
+from fewer.receipt.units import write_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fewer.receipt.compare import Comparison
+
+SCHEMA_VERSION: Literal["1"] = "1"
+
+
+class Receipt(BaseModel):
+    """What one answered request computed, what it left out, what that cost, and what can be claimed about it."""
+
+    model_config = STRICT
+
+    schema_version: Literal["1"]
+    """The version of this format."""
+    model: ModelRecord
+    """The model that answered."""
+    run: RunRecord
+    """The circumstances the request ran under."""
+    versions: VersionsRecord
+    """The software that computed the answer."""
+    prompt: PromptRecord
+    """The prompt by part, and how much of each part every layer computed."""
+    settings: SettingsRecord
+    """What was asked for."""
+    computed: ComputedRecord
+    """The work, in token-layers: one token passing through one layer."""
+    plans: tuple[PlanRecord, ...]
+    """The decisions of the pruning, in the order they were made."""
+    bypass: tuple[Text, ...]
+    """Why a requested pruning did not happen; empty where it did, or where none was asked for."""
+    seconds: SecondsRecord
+    """Where the time went, measured."""
+    memory: MemoryRecord
+    """Bytes held, measured except where the name says estimate."""
+    output: OutputRecord
+    """The answer, without its text."""
+    certificate: CertificateRecord
+    """What can be claimed about the part left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_version(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("schema_version") != SCHEMA_VERSION:
+            way_out = "Read it with the version of fewer that wrote it, or run the request again."
+            raise bad("schema_version", data.get("schema_version"), f"{SCHEMA_VERSION!r} for this reader", way_out)
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Receipt:
+        size = self.model.num_layers
+        for name, numbers in self._per_layer().items():
+            if len(numbers) != size:
+                raise bad(f"the length of {name}", len(numbers), f"{size}, one number a layer", "Fill every layer.")
+        prompt, computed = self.prompt, self.computed
+        for index, rows in enumerate(computed.prefill_rows_per_layer):
+            parts = prompt.protected_per_layer[index] + sum(chunk.kept_per_layer[index] for chunk in prompt.chunks)
+            if parts != rows:
+                name = f"protected and kept tokens at layer {index + 1}"
+                raise bad(name, parts, f"prefill_rows_per_layer = {rows}", "Count each token once.")
+        full = (prompt.num_tokens + computed.decode_steps) * size
+        if computed.token_layers_full != full:
+            legal = f"(prompt tokens + decode_steps) x layers = {full}"
+            raise bad("token_layers_full", computed.token_layers_full, legal, "Count the prompt and the steps.")
+        if computed.token_layers_computed < sum(computed.prefill_rows_per_layer):
+            legal = f"at least the prefill's rows, {sum(computed.prefill_rows_per_layer)}"
+            raise bad("token_layers_computed", computed.token_layers_computed, legal, "Add prefill and decoding.")
+        for plan in self.plans:
+            if plan.layer > size:
+                raise bad("a plan's layer", plan.layer, f"0 to {size}", "Number layers from 1; 0 is the embedding.")
+        return self
+
+    def _per_layer(self) -> dict[str, tuple[int | float, ...]]:
+        """Every sequence that has one number a layer, by name."""
+        found: dict[str, tuple[int | float, ...]] = {
+            "protected_per_layer": self.prompt.protected_per_layer,
+            "prefill_rows_per_layer": self.computed.prefill_rows_per_layer,
+            "kv_bytes_per_layer": self.memory.kv_bytes_per_layer,
+            "kv_bytes_full_estimate": self.memory.kv_bytes_full_estimate,
+        }
+        for number, chunk in enumerate(self.prompt.chunks, 1):
+            found[f"kept_per_layer of chunk {number}"] = chunk.kept_per_layer
+        if self.certificate.per_layer is not None:
+            found["per_layer of the certificate"] = self.certificate.per_layer
+        return found
+
+    def to_table(self) -> RenderableType:
+        """A table for the terminal, from 60 columns on; print it with rich."""
+        from fewer.receipt.table import ReceiptTable
+
+        return ReceiptTable(self)
+
+    def to_html(self) -> str:
+        """A page that stands alone: no network, no script, no font; light, dark, and down to a phone's width."""
+        from fewer.receipt.page import render_page
+
+        return render_page(self)
+
+    def to_json(self) -> str:
+        """The receipt as indented JSON with one line for each list of numbers; `model_validate_json` reads it back."""
+        return write_json(self.model_dump(mode="json"))
+
+    def save_html(self, path: str | PathLike[str]) -> None:
+        """Write `to_html` to a file, whole or not at all. Raises BadInput for the path, StorageError for the disk."""
+        write_file(path, self.to_html())
+
+    def save_json(self, path: str | PathLike[str]) -> None:
+        """Write `to_json` to a file, whole or not at all. Raises BadInput for the path, StorageError for the disk."""
+        write_file(path, self.to_json() + "\n")
+
+    def compare(self, other: Receipt) -> Comparison:
+        """This receipt's numbers over the other's, and which of them cannot be compared, and why."""
+        from fewer.receipt.compare import compare_receipts
+
+        return compare_receipts(self, other)

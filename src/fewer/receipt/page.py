@@ -1,0 +1,235 @@
+"""The receipt as one HTML page that needs nothing else.
+
+The picture has one row for each chunk and one column for each layer; the shade is the share of the chunk's tokens
+that the layer computed in the prefill. Everything the user wrote is escaped by the template engine, and the page's
+own security policy forbids it to load or run anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from fewer.receipt import summary
+from fewer.receipt.model import Receipt
+from fewer.receipt.units import clip, format_bytes, format_count, format_seconds, format_share
+
+MAX_TITLE = 160
+MAX_LABELS = 8
+
+Facts = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One layer of a row: `depth` 0 to 1 is how dark, or how high, it is drawn."""
+
+    depth: float
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One part of the prompt over the layers."""
+
+    title: str
+    tokens: str
+    share: str
+    cells: list[Cell]
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One layer of a bar chart: measured height and, behind it, the height of a full run; 0 to 1."""
+
+    measured: float
+    full: float
+    says: str
+
+
+def render_page(receipt: Receipt) -> str:
+    """The whole page."""
+    size = receipt.model.num_layers
+    return _load_template().render(
+        receipt=receipt,
+        name=clip(receipt.model.name, MAX_TITLE),
+        subtitle=summary.describe_model(receipt),
+        figures=_list_figures(receipt),
+        claim=summary.describe_claim(receipt),
+        size=size,
+        labels=list_labels(size),
+        rows_bars=_draw_rows(receipt),
+        cache_bars=_draw_cache(receipt),
+        cache_words=summary.describe_cache(receipt),
+        protected=_draw_row("Protected text", receipt.prompt.num_protected, receipt.prompt.protected_per_layer),
+        chunks=[
+            _draw_row(chunk.title or f"chunk {number}", chunk.num_tokens, chunk.kept_per_layer)
+            for number, chunk in enumerate(receipt.prompt.chunks, 1)
+        ],
+        prompt_words=summary.describe_prompt(receipt),
+        plans=[summary.describe_plan(plan) for plan in receipt.plans],
+        cards=_list_cards(receipt),
+    )
+
+
+@cache
+def _load_template() -> Template:
+    loader = PackageLoader("fewer.receipt", "")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2")
+
+
+def list_labels(size: int) -> list[int]:
+    """The layers that get a number under the picture: the first, the last, and a round step between."""
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, size) if size <= step * MAX_LABELS)
+    middle = [layer for layer in range(step, size, step) if layer > 1 and size - layer >= step / 2]
+    return sorted({1, *middle, size})
+
+
+def _draw_row(title: str, num_tokens: int, kept: Sequence[int]) -> Row:
+    cells = [
+        Cell(
+            count / num_tokens if num_tokens else 0.0,
+            f"layer {layer}: {count:,} of {format_count(num_tokens, 'token')} ({format_share(count, num_tokens)})",
+        )
+        for layer, count in enumerate(kept, 1)
+    ]
+    share = format_share(sum(kept), num_tokens * len(kept))
+    first, last = format_share(kept[0], num_tokens), format_share(kept[-1], num_tokens)
+    says = f"{format_count(num_tokens, 'token')}: {first} computed at layer 1, {last} at layer {len(kept)}"
+    return Row(clip(title, MAX_TITLE), f"{num_tokens:,}", share, cells, says)
+
+
+def _draw_rows(receipt: Receipt) -> list[Bar]:
+    size = receipt.prompt.num_tokens
+    return [
+        Bar(rows / size if size else 0.0, 1.0, f"layer {layer}: {rows:,} of {format_count(size, 'prompt token')}")
+        for layer, rows in enumerate(receipt.computed.prefill_rows_per_layer, 1)
+    ]
+
+
+def _draw_cache(receipt: Receipt) -> list[Bar]:
+    memory = receipt.memory
+    top = max(1, *memory.kv_bytes_per_layer, *memory.kv_bytes_full_estimate)
+    pairs = zip(memory.kv_bytes_per_layer, memory.kv_bytes_full_estimate, strict=True)
+    return [
+        Bar(held / top, full / top, f"layer {layer}: {format_bytes(held)} held; a full run: {format_bytes(full)}")
+        for layer, (held, full) in enumerate(pairs, 1)
+    ]
+
+
+def _list_figures(receipt: Receipt) -> list[tuple[str, str, str]]:
+    """The numbers at the top: label, value, small print."""
+    work, seconds, memory = receipt.computed, receipt.seconds, receipt.memory
+    each = seconds.per_output_token_s
+    return [
+        (
+            "Work left out",
+            format_share(work.token_layers_skipped, work.token_layers_full),
+            f"of {work.token_layers_full:,} token-layers",
+        ),
+        ("First token", format_seconds(seconds.first_token_s), f"prefill {format_seconds(seconds.prefill_s)}"),
+        (
+            "Each later token",
+            format_seconds(each.median if each else None),
+            f"median; slowest {format_seconds(each.max)}" if each else "there is none",
+        ),
+        (
+            "KV cache held",
+            format_bytes(memory.kv_total_bytes),
+            f"a full run: ~{format_bytes(sum(memory.kv_bytes_full_estimate))}",
+        ),
+        ("Answer tokens", f"{receipt.output.num_tokens:,}", summary.ENDED[receipt.output.finish_reason]),
+    ]
+
+
+def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
+    """Everything else, in cards of label and value."""
+    model, run, seconds, memory, output = receipt.model, receipt.run, receipt.seconds, receipt.memory, receipt.output
+    each = seconds.per_output_token_s
+    spread = (
+        f"median {format_seconds(each.median)}, mean {format_seconds(each.mean)}, slowest {format_seconds(each.max)}"
+        if each
+        else "-"
+    )
+    cards: list[tuple[str, Facts]] = [
+        (
+            "Time, measured",
+            [
+                ("tokenise and lay out", format_seconds(seconds.layout_s)),
+                ("wait in the queue", format_seconds(seconds.queue_s)),
+                ("prefill", format_seconds(seconds.prefill_s)),
+                ("start to first token", format_seconds(seconds.first_token_s)),
+                ("each later token", spread),
+                ("start to end", format_seconds(seconds.total_s)),
+                ("load the model, before", format_seconds(seconds.load_s)),
+            ],
+        ),
+        (
+            "Memory",
+            [
+                ("KV cache, measured", format_bytes(memory.kv_total_bytes)),
+                ("of a full run, computed", format_bytes(sum(memory.kv_bytes_full_estimate))),
+                ("weights", format_bytes(memory.weights_bytes)),
+                (f"peak: {memory.peak_scope}", format_bytes(memory.peak_bytes)),
+            ],
+        ),
+        (
+            "Work",
+            [
+                ("token-layers of a full run", f"{receipt.computed.token_layers_full:,}"),
+                ("computed", f"{receipt.computed.token_layers_computed:,}"),
+                ("skipped", f"{receipt.computed.token_layers_skipped:,}"),
+                ("decode steps", f"{receipt.computed.decode_steps:,}"),
+                ("question", format_count(receipt.prompt.query_len, "token")),
+                ("cut off before the run", format_count(receipt.prompt.truncated_tokens, "token")),
+            ],
+        ),
+        (
+            "Answer",
+            [
+                ("mean log-probability", _write(output.mean_logprob)),
+                ("margin of the first token", _write(output.first_token_margin)),
+                ("smallest margin", _write(output.min_margin)),
+            ],
+        ),
+        (
+            "Model",
+            [
+                ("from", model.source),
+                ("parameters", f"{model.num_parameters:,}"),
+                ("heads", f"{model.num_heads}, {model.num_kv_heads} for keys and values"),
+                ("widths", f"{model.hidden_size} hidden, {model.head_dim} a head"),
+                ("SHA-256", model.sha256 or "not computed"),
+            ],
+        ),
+        (
+            "Run",
+            [
+                ("dtype", f"{run.dtype}: {run.dtype_reason}"),
+                ("weights", run.weights),
+                ("threads", str(run.num_threads)),
+                ("seed", str(run.seed)),
+                ("other requests in its steps", f"at most {run.batch_mates}"),
+                ("versions", ", ".join(f"{name} {value}" for name, value in receipt.versions)),
+            ],
+        ),
+    ]
+    for heading, settings in (
+        ("Sampling", receipt.settings.sampling),
+        ("Pruning asked for", receipt.settings.prune),
+        ("Eviction asked for", receipt.settings.evict),
+    ):
+        facts = [(name, str(value)) for name, value in settings.items()] if settings else [("nothing", "")]
+        cards.append((heading, facts))
+    return cards
+
+
+def _write(number: float | None) -> str:
+    return "not measured" if number is None else f"{number:.3g}"

@@ -1,0 +1,87 @@
+"""A receipt in a few sentences, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from fewer.receipt.claims import CertificateRecord, PlanRecord
+from fewer.receipt.model import Receipt
+from fewer.receipt.units import format_bytes, format_count, format_seconds, format_share
+
+ENDED = {
+    "stop": "ended by the model",
+    "length": "cut at max_tokens",
+    "stop_string": "ended by a stop string",
+    "cancelled": "cancelled",
+}
+
+
+def describe_model(receipt: Receipt) -> str:
+    """Family, layers, number format and device."""
+    model, run = receipt.model, receipt.run
+    weights = f" with {run.weights} weights" if run.weights != run.dtype else ""
+    return f"{model.family}, {format_count(model.num_layers, 'layer')}, {run.dtype}{weights} on {run.device}"
+
+
+def describe_prompt(receipt: Receipt) -> str:
+    """Tokens by part, and what was cut off."""
+    prompt = receipt.prompt
+    inside = prompt.num_tokens - prompt.num_protected
+    words = f"{format_count(prompt.num_tokens, 'token')}: {prompt.num_protected:,} protected"
+    words += f", {inside:,} in {format_count(len(prompt.chunks), 'chunk')}" if prompt.chunks else ", no chunks"
+    cut = prompt.truncated_tokens
+    return words + (f"; {format_count(cut, 'more token')} cut off before the run" if cut else "")
+
+
+def describe_work(receipt: Receipt) -> str:
+    """The skipped share of the token-layers."""
+    work = receipt.computed
+    share = format_share(work.token_layers_skipped, work.token_layers_full)
+    return f"{work.token_layers_computed:,} of {work.token_layers_full:,} token-layers; {share} skipped"
+
+
+def describe_seconds(receipt: Receipt) -> str:
+    """First token, further tokens, total."""
+    seconds, each = receipt.seconds, receipt.seconds.per_output_token_s
+    words = (
+        "no first token" if seconds.first_token_s is None else f"first token {format_seconds(seconds.first_token_s)}"
+    )
+    words += f", then {format_seconds(each.median)} a token" if each else ""
+    return f"{words}; total {format_seconds(seconds.total_s)}"
+
+
+def describe_cache(receipt: Receipt) -> str:
+    """Bytes of keys and values held, beside what a full run would hold."""
+    memory = receipt.memory
+    full = format_bytes(sum(memory.kv_bytes_full_estimate))
+    return f"{format_bytes(memory.kv_total_bytes)} held; a full run: {full} (computed, not measured)"
+
+
+def describe_memory(receipt: Receipt) -> str:
+    """Weights and peak."""
+    memory = receipt.memory
+    return f"weights {format_bytes(memory.weights_bytes)}, peak {format_bytes(memory.peak_bytes)} ({memory.peak_scope})"
+
+
+def describe_answer(receipt: Receipt) -> str:
+    """Tokens and what ended them."""
+    output = receipt.output
+    return f"{format_count(output.num_tokens, 'token')}, {ENDED[output.finish_reason]}"
+
+
+def describe_plan(plan: PlanRecord) -> str:
+    """One decision of the pruning."""
+    words = f"after layer {plan.layer}: {plan.num_kept:,} went deeper, {plan.num_dropped:,} did not"
+    words += f"; {format_bytes(plan.released_bytes)} freed"
+    words += f"; bound {plan.bound:.4g}" if plan.bound is not None else ""
+    words += f"; dual gap {plan.dual_gap:.4g}" if plan.dual_gap is not None else ""
+    return words + (f" ({plan.reason})" if plan.reason else "")
+
+
+def describe_claim(receipt: Receipt) -> str:
+    """What can be claimed about the part left out."""
+    claim: CertificateRecord = receipt.certificate
+    if claim.kind == "none":
+        nothing_left_out = not receipt.computed.token_layers_skipped and receipt.settings.evict is None
+        return f"none; {claim.says}" + (" (no token was left out)" if nothing_left_out else "")
+    level = f" (fails with probability at most {claim.alpha:g})" if claim.alpha is not None else ""
+    kind = "e-process" if claim.kind == "eprocess" else claim.kind
+    return f"{kind}, radius {claim.radius:.4g}{level}: {claim.says}"

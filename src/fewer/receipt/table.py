@@ -1,0 +1,151 @@
+"""The receipt in the terminal: one line for each fact, then one for each chunk with a small picture of its layers.
+
+From 60 columns on. Where the terminal has only ASCII, the picture is drawn with ASCII characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from fewer.receipt import summary
+from fewer.receipt.compare import Comparison
+from fewer.receipt.model import Receipt
+from fewer.receipt.units import clip, format_count, format_share
+
+SHADES = "·▁▂▃▄▅▆▇█"
+ASCII_SHADES = ".12345678"
+MAX_MARKS = {60: 18, 80: 36}  # from this many columns on
+MAX_CHUNKS = 12
+MAX_PLANS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptTable:
+    """A rich renderable of one receipt."""
+
+    receipt: Receipt
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The facts, then the chunks."""
+        encoding = options.encoding if options.ascii_only else "utf-8"
+        yield _list_facts(self.receipt, encoding)
+        if self.receipt.prompt.chunks:
+            yield Text()
+            yield _list_chunks(self.receipt, options.max_width, encoding)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonTable:
+    """A rich renderable of one comparison."""
+
+    comparison: Comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The numbers, then what differs, then what forbids reading them."""
+        encoding = options.encoding if options.ascii_only else "utf-8"
+        table = Table(box=None, padding=(0, 1), pad_edge=False)
+        table.add_column("")
+        for heading in ("this", "other", "this/other"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for each in self.comparison.quantities:
+            ratio = "-" if each.ratio is None else f"{each.ratio:.3f}"
+            ratio += "" if each.comparable else " ?"
+            show = _write_amount if each.name.endswith(" s") else _write_count
+            table.add_row(each.name, show(each.this), show(each.other), ratio)
+        yield table
+        for heading, lines in (
+            ("set differently", self.comparison.differences),
+            ("read with care (?)", self.comparison.not_comparable),
+        ):
+            if lines:
+                yield Text(heading, style="bold")
+                yield from (Text("- ") + _write(line, 400, encoding) for line in lines)
+
+
+def _write_amount(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.4g}"
+
+
+def _write_count(count: float | None) -> str:
+    return "-" if count is None else f"{count:,.0f}"
+
+
+def _list_facts(receipt: Receipt, encoding: str) -> Table:
+    facts = [
+        ("model", receipt.model.name),
+        ("", summary.describe_model(receipt)),
+        ("prompt", summary.describe_prompt(receipt)),
+        ("answer", summary.describe_answer(receipt)),
+        ("computed", summary.describe_work(receipt)),
+        *(("pruned" if number == 0 else "", line) for number, line in enumerate(_list_plans(receipt))),
+        *(("not pruned", reason) for reason in receipt.bypass),
+        ("time", summary.describe_seconds(receipt)),
+        ("KV cache", summary.describe_cache(receipt)),
+        ("memory", summary.describe_memory(receipt)),
+        ("certificate", summary.describe_claim(receipt)),
+        *(("", f"if {assumption}") for assumption in receipt.certificate.assumptions),
+    ]
+    table = Table.grid(padding=(0, 1))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in facts:
+        table.add_row(label, _write(value, 400, encoding))
+    return table
+
+
+def _list_plans(receipt: Receipt) -> list[str]:
+    plans = receipt.plans
+    shown = plans if len(plans) <= MAX_PLANS else plans[: MAX_PLANS - 1]
+    rest = len(plans) - len(shown)
+    return [summary.describe_plan(plan) for plan in shown] + (
+        [f"and {format_count(rest, 'more plan')}"] if rest else []
+    )
+
+
+def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:
+    size = receipt.model.num_layers
+    max_marks = MAX_MARKS[80 if width >= 80 else 60]
+    title_len = max(8, min(40, width - max_marks - 24))
+    block = -(-size // max_marks)
+    each = f"one mark for {format_count(block, 'layer')}"
+    table = Table(box=None, padding=(0, 1), pad_edge=False, caption_justify="left")
+    table.caption = f"layers 1 to {size} of the prefill, {each}; higher: more of the chunk's tokens computed"
+    table.add_column("chunk", no_wrap=True, max_width=title_len)
+    table.add_column("tokens", justify="right", no_wrap=True)
+    table.add_column("computed", justify="right", no_wrap=True)
+    table.add_column("by layer", no_wrap=True)
+    chunks = receipt.prompt.chunks
+    shown = chunks if len(chunks) <= MAX_CHUNKS else chunks[: MAX_CHUNKS - 1]
+    for number, chunk in enumerate(shown, 1):
+        title = _write(chunk.title or f"chunk {number}", title_len, encoding)
+        share = format_share(sum(chunk.kept_per_layer), chunk.num_tokens * size)
+        marks = draw_marks(chunk.kept_per_layer, chunk.num_tokens, max_marks, encoding != "utf-8")
+        table.add_row(title, f"{chunk.num_tokens:,}", share, marks)
+    if rest := chunks[len(shown) :]:
+        tokens = sum(chunk.num_tokens for chunk in rest)
+        kept = [sum(layer) for layer in zip(*(chunk.kept_per_layer for chunk in rest), strict=True)]
+        marks = draw_marks(kept, tokens, max_marks, encoding != "utf-8")
+        table.add_row(f"{len(rest):,} more", f"{tokens:,}", format_share(sum(kept), tokens * size), marks)
+    return table
+
+
+def draw_marks(kept: Sequence[int], num_tokens: int, max_marks: int, ascii_only: bool = False) -> str:
+    """At most `max_marks` marks for the layers, each the mean share of tokens computed; a dot is none at all."""
+    shades = ASCII_SHADES if ascii_only else SHADES
+    block = -(-len(kept) // max_marks)
+    marks = []
+    for begin in range(0, len(kept), block):
+        part = kept[begin : begin + block]
+        share = sum(part) / (len(part) * num_tokens) if num_tokens else 0.0
+        marks.append(shades[0] if share == 0 else shades[max(1, round(share * 8))])
+    return "".join(marks)
+
+
+def _write(text: str, size: int, encoding: str) -> Text:
+    """User text on one line, without markup, in the characters that the terminal has."""
+    return Text(clip(text, size).encode(encoding, "replace").decode(encoding))

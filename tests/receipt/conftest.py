@@ -1,0 +1,131 @@
+"""Receipts built from numbers that agree with each other, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from fewer.receipt import CertificateRecord, Receipt
+
+Make = Callable[..., Receipt]
+Facts = Callable[..., dict[str, Any]]
+
+
+def make_facts(
+    chunks: Sequence[tuple[str, int]] = (("Alpha", 40), ("Beta", 60)),
+    num_layers: int = 6,
+    kept: Callable[[int, int, int], int] | None = None,
+    num_protected: int = 20,
+    decode_steps: int = 9,
+) -> dict[str, Any]:
+    """A whole receipt as plain data. `kept(chunk number, its tokens, layer)` says what the prefill computed."""
+    layers = range(1, num_layers + 1)
+    keep = kept or (lambda number, tokens, layer: tokens)
+    start, parts = 5, []
+    for number, (title, tokens) in enumerate(chunks):
+        row = [keep(number, tokens, layer) for layer in layers]
+        parts.append(
+            {"title": title, "start": start, "stop": start + tokens, "num_tokens": tokens, "kept_per_layer": row}
+        )
+        start += tokens
+    rows = [num_protected + sum(part["kept_per_layer"][index] for part in parts) for index in range(num_layers)]
+    num_tokens = num_protected + sum(tokens for _, tokens in chunks)
+    full, done = (num_tokens + decode_steps) * num_layers, sum(rows) + decode_steps * num_layers
+    kv = [768 * (row + decode_steps) for row in rows]
+    steps = [
+        {
+            "layer": index + 1,
+            "num_kept": rows[index + 1],
+            "num_dropped": rows[index] - rows[index + 1],
+            "reason": "lowest attention from the last query",
+            "released_bytes": 768 * (index + 1) * (rows[index] - rows[index + 1]),
+            "bound": None,
+            "dual_gap": None,
+        }
+        for index in range(num_layers - 1)
+        if rows[index + 1] < rows[index]
+    ]
+    return {
+        "schema_version": "1",
+        "model": {
+            "name": "SmolLM2-135M-Instruct",
+            "family": "llama",
+            "source": "embedded",
+            "num_layers": num_layers,
+            "num_heads": 9,
+            "num_kv_heads": 3,
+            "head_dim": 64,
+            "hidden_size": 576,
+            "num_parameters": 134_515_008,
+            "sha256": None,
+        },
+        "run": {
+            "device": "cpu",
+            "dtype": "bfloat16",
+            "weights": "bfloat16",
+            "dtype_reason": "measured 2.1 times as fast as float32 here",
+            "num_threads": 2,
+            "seed": 0,
+            "batch_mates": 0,
+        },
+        "versions": {"fewer": "0.1.0", "torch": "2.13.0", "transformers": "5.24.0", "python": "3.11.9"},
+        "prompt": {
+            "num_tokens": num_tokens,
+            "num_protected": num_protected,
+            "query_len": 11,
+            "truncated_tokens": 0,
+            "protected_per_layer": [num_protected] * num_layers,
+            "chunks": parts,
+        },
+        "settings": {
+            "sampling": {"max_tokens": 64, "temperature": 0.0, "stop": ()},
+            "prune": {"name": "lazyllm", "keep": "50%"} if kept else None,
+            "evict": None,
+        },
+        "computed": {
+            "token_layers_full": full,
+            "token_layers_computed": done,
+            "token_layers_skipped": full - done,
+            "prefill_rows_per_layer": rows,
+            "decode_steps": decode_steps,
+        },
+        "plans": steps,
+        "bypass": [],
+        "seconds": {
+            "load_s": 1.25,
+            "layout_s": 0.004,
+            "queue_s": 0.0,
+            "prefill_s": 0.482,
+            "first_token_s": 0.5,
+            "per_output_token_s": {"mean": 0.019, "median": 0.018, "max": 0.041} if decode_steps else None,
+            "total_s": 1.42,
+        },
+        "memory": {
+            "kv_bytes_per_layer": kv,
+            "kv_bytes_full_estimate": [768 * (num_tokens + decode_steps)] * num_layers,
+            "kv_total_bytes": sum(kv),
+            "weights_bytes": 269_030_016,
+            "peak_bytes": 1_288_490_189,
+            "peak_scope": "process resident set since start",
+        },
+        "output": {
+            "num_tokens": decode_steps + 1,
+            "finish_reason": "stop",
+            "mean_logprob": -0.31,
+            "first_token_margin": 4.2,
+            "min_margin": 0.07,
+        },
+        "certificate": CertificateRecord.none().model_dump(),
+    }
+
+
+@pytest.fixture
+def facts() -> Facts:
+    return make_facts
+
+
+@pytest.fixture
+def make() -> Make:
+    return lambda **changes: Receipt.model_validate(make_facts(**changes))

@@ -1,0 +1,147 @@
+"""The page: well formed, alone, and safe whatever the user wrote."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from fewer.receipt import Receipt
+from fewer.receipt.page import list_labels
+
+VOID = {"meta", "br"}
+NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>\' onmouseover="x" {{ 7*7 }} {% raw %} &amp; </title>'
+
+
+class Page(HTMLParser):
+    """Checks that every element is closed in order, and keeps elements, attributes and text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def find(self, tag: str, name: str = "") -> list[dict[str, str | None]]:
+        return [each for kind, each in self.elements if kind == tag and (not name or each.get("class") == name)]
+
+
+@pytest.mark.parametrize("num_layers", [1, 30, 80])
+@pytest.mark.parametrize("num_chunks", [0, 1, 200])
+def test_one_row_a_chunk_and_one_cell_a_layer(make, num_layers, num_chunks):
+    html = make(chunks=[(f"c{i}", i + 1) for i in range(num_chunks)], num_layers=num_layers).to_html()
+    assert html.startswith("<!doctype html>")
+    page = Page(html)
+    strips = page.find("svg", "strip")
+    assert len(strips) == num_chunks + 1  # and the protected text
+    assert {each["viewbox"] for each in strips} == {f"0 0 {num_layers} 1"}
+    assert len(re.findall(r"<rect[^>]*><title>layer \d+: ", html)) == (num_chunks + 1) * num_layers
+    assert ("The prompt has no chunks" in html) == (num_chunks == 0)
+    assert len(html) < 20_000 + (num_chunks + 3) * (400 + 150 * num_layers)
+
+
+def test_the_shade_is_the_share(make):
+    html = make(chunks=[("a", 40)], num_layers=3, kept=lambda number, tokens, layer: (40, 10, 0)[layer - 1]).to_html()
+    row = html[html.index('title="a"') :]
+    cells = re.findall(r"<rect([^>]*)><title>([^<]*)</title>", row)[:3]
+    assert [title for _, title in cells] == [
+        "layer 1: 40 of 40 tokens (100%)",
+        "layer 2: 10 of 40 tokens (25.0%)",
+        "layer 3: 0 of 40 tokens (0%)",
+    ]
+    assert 'fill-opacity="1"' in cells[0][0]
+    assert 'fill-opacity="0.34"' in cells[1][0]
+    assert "fill-opacity" not in cells[2][0]
+
+
+def test_loads_and_runs_nothing(make):
+    html = make().to_html()
+    assert not re.search(r"https?://|//[a-z]|url\(|@import|javascript:|<script|<link|<img|src=", html)
+    assert "default-src 'none'" in html
+    assert "prefers-color-scheme: dark" in html
+    assert 'name="viewport" content="width=device-width' in html
+    assert "@media (max-width: 640px)" in html
+
+
+def test_everything_the_user_wrote_is_escaped(facts):
+    plain = facts(chunks=[(NASTY, 40), ("b", 60)], kept=lambda number, tokens, layer: tokens - layer)
+    plain["model"] |= {"name": NASTY, "family": NASTY, "source": NASTY, "sha256": NASTY}
+    plain["run"] |= {"device": NASTY, "dtype_reason": NASTY}
+    plain["settings"] = {"sampling": {NASTY: NASTY}, "prune": {NASTY: [NASTY]}, "evict": {NASTY: {NASTY: NASTY}}}
+    plain["plans"][0]["reason"] = NASTY
+    plain["bypass"] = [NASTY]
+    plain["memory"]["peak_scope"] = NASTY
+    plain["versions"]["torch"] = NASTY
+    plain["certificate"] = {
+        "kind": "bound",
+        "alpha": None,
+        "radius": 1.0,
+        "per_layer": None,
+        "assumptions": [NASTY],
+        "says": NASTY,
+    }
+    page = Page(Receipt.model_validate(plain).to_html())
+    assert not page.find("script")
+    assert not page.find("img")
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    assert sum(NASTY in text for text in page.texts) >= 15
+    assert any(each.get("title") == NASTY for each in page.find("div", "name"))
+
+
+def test_long_titles_are_clipped(make):
+    html = make(chunks=[("word " * 10_000, 5)]).to_html()
+    assert len(html) < 30_000
+    title = max((str(each.get("title", "")) for each in Page(html).find("div", "name")), key=len)
+    assert title.startswith("word word")
+    assert title.endswith("…")
+    assert len(title) == 160
+
+
+def test_says_what_is_claimed_and_what_did_not_happen(facts):
+    plain = facts()
+    html = Receipt.model_validate(plain).to_html()
+    assert "none; nothing is claimed about the tokens left out (no token was left out)" in html
+    assert "did not happen" not in html
+    plain["bypass"] = ["too short"]
+    assert "Pruning was asked for and did not happen" in Receipt.model_validate(plain).to_html()
+
+
+def test_a_cache_larger_than_a_full_runs_stays_inside_the_picture(facts):
+    plain = facts(num_layers=2)
+    plain["memory"] |= {"kv_bytes_per_layer": [10**6, 10**6], "kv_total_bytes": 2 * 10**6}
+    heights = [float(each) for each in re.findall(r'height="([\d.]+)"', Receipt.model_validate(plain).to_html())]
+    assert max(heights) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("size", "labels"),
+    [
+        (1, [1]),
+        (3, [1, 2, 3]),
+        (12, [1, 2, 4, 6, 8, 10, 12]),
+        (30, [1, 5, 10, 15, 20, 25, 30]),
+        (32, [1, 5, 10, 15, 20, 25, 32]),
+        (80, [1, 10, 20, 30, 40, 50, 60, 70, 80]),
+        (1000, [1, 1000]),
+    ],
+)
+def test_labels_under_the_picture(size, labels):
+    assert list_labels(size) == labels

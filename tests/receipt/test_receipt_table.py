@@ -1,0 +1,122 @@
+"""The terminal table: what it says, and that it fits."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from fewer.receipt import Receipt
+from fewer.receipt.table import draw_marks
+from fewer.receipt.units import clip, format_bytes, format_seconds, format_share
+
+
+def show(receipt: Receipt, width: int = 100, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    Console(file=file, width=width, color_system=None).print(receipt.to_table())
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def test_says_what_was_left_out(make):
+    text = show(make(kept=lambda number, tokens, layer: tokens if layer <= 2 else tokens // 4))
+    assert "120 tokens: 20 protected, 100 in 2 chunks" in text
+    assert "474 of 774 token-layers; 38.8% skipped" in text
+    assert "after layer 2: 45 went deeper, 75 did not" in text
+    assert "first token 500 ms, then 18 ms a token; total 1.42 s" in text
+    assert "none; nothing is claimed about the tokens left out" in text
+    assert "no token was left out" not in text
+    assert "computed, not measured" in text
+
+
+def test_a_full_run_says_so(facts):
+    assert "(no token was left out)" in show(Receipt.model_validate(facts()))
+    plain = facts()
+    plain["settings"]["evict"] = {"score": "snapkv"}
+    assert "no token was left out" not in show(Receipt.model_validate(plain))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("num_layers", [1, 30, 80])
+@pytest.mark.parametrize("chunks", [(), (("one", 9),), [(f"{i} " + "long title " * 20, 1000 + i) for i in range(200)]])
+def test_fits(make, width, num_layers, chunks):
+    text = show(make(chunks=chunks, num_layers=num_layers), width)
+    assert max(map(len, text.splitlines())) <= width
+    if len(chunks) == 200:
+        assert "189 more" in text
+    if chunks:
+        assert "█" in text
+
+
+def test_many_plans_are_counted(make):
+    text = show(make(num_layers=12, kept=lambda number, tokens, layer: tokens - layer))
+    assert "and 8 more plans" in text
+
+
+def test_user_text_is_not_markup_and_cannot_steer_the_terminal(make):
+    text = show(make(chunks=[("[red]x[/red]", 3), ("a\x1b[2Jb\r\nc\u202ed", 3), ("", 2)]))
+    assert "[red]x[/red]" in text
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert "a\ufffd[2Jb c\ufffdd" in text
+    assert "chunk 3" in text
+
+
+def test_ascii_terminal(make):
+    text = show(make(chunks=[("灯台", 8)], kept=lambda number, tokens, layer: 8 if layer < 3 else 4), 60, "ascii")
+    assert "??" in text
+    assert "884444" in text
+
+
+def test_bypass_and_claim_are_shown(facts):
+    plain = facts(num_layers=2)
+    plain["bypass"] = ["the prompt is shorter than the window"]
+    plain["certificate"] = {
+        "kind": "eprocess",
+        "alpha": 0.05,
+        "radius": 0.5,
+        "per_layer": None,
+        "assumptions": ["draws are honest"],
+        "says": "error below it",
+    }
+    text = show(Receipt.model_validate(plain))
+    assert "not pruned  the prompt is shorter than the window" in text
+    assert "e-process, radius 0.5 (fails with probability at most 0.05): error below it" in text
+    assert "if draws are honest" in text
+
+
+def test_marks_show_none_only_for_none():
+    assert draw_marks([100, 50, 1, 0], 100, 18) == "█▄▁·"
+    assert draw_marks([100, 100, 0, 0, 0], 100, 3) == "█··"
+    assert draw_marks([0, 0], 0, 18) == "··"
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (format_seconds(None), "-"),
+        (format_seconds(0.0), "0 ms"),
+        (format_seconds(0.00042), "0.4 ms"),
+        (format_seconds(0.0181), "18 ms"),
+        (format_seconds(0.9996), "1.00 s"),
+        (format_seconds(125.2), "125 s"),
+        (format_bytes(0), "0 B"),
+        (format_bytes(1023), "1,023 B"),
+        (format_bytes(1024), "1.0 KiB"),
+        (format_bytes(1024**2 - 1), "1.0 MiB"),
+        (format_bytes(5 * 1024**4), "5.0 TiB"),
+        (format_share(0, 0), "-"),
+        (format_share(0, 9), "0%"),
+        (format_share(9, 9), "100%"),
+        (format_share(1, 10_000), "<0.1%"),
+        (format_share(9_999, 10_000), ">99.9%"),
+        (format_share(1, 3), "33.3%"),
+        (clip(" a \n b\t", 10), "a b"),
+        (clip("abcdef", 4), "abc…"),
+        (clip("x\x00y", 4), "x\ufffdy"),
+    ],
+)
+def test_numbers_as_people_read_them(shown, expected):
+    assert shown == expected
