@@ -33,7 +33,7 @@ test-gpu: $(STAMP)
 	FEWER_TEST_DEVICE=cuda $(BIN)/python -m pytest
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.speed
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py

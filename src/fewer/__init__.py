@@ -1,8 +1,14 @@
-"""fewer: run decoder-only language models on fewer tokens, with a receipt for the ones left out."""
+"""fewer: run decoder-only language models on fewer tokens, with a receipt for the ones left out.
 
-__version__ = "0.1.0"
+Importing this loads nothing heavy. A public name brings in the module it lives in when it is first used; the
+attention function is registered when that is the model's.
+"""
 
-from fewer.engine import Answer, Engine, Request, Stream, TokenLogprob
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from fewer.errors import (
     BadInput,
     DocumentError,
@@ -12,9 +18,14 @@ from fewer.errors import (
     PromptTooLong,
     StorageError,
 )
-from fewer.prune import EndsPrune, RandomPrune, StaticPrune
-from fewer.receipt import Receipt
-from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling
+
+if TYPE_CHECKING:
+    from fewer.engine import Answer, Engine, Request, Stream, TokenLogprob
+    from fewer.prune import EndsPrune, RandomPrune, StaticPrune
+    from fewer.receipt import Receipt
+    from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Answer",
@@ -43,3 +54,24 @@ __all__ = [
     "TokenLogprob",
     "__version__",
 ]
+
+_HOMES = {
+    "fewer.engine": ("Answer", "Engine", "Request", "Stream", "TokenLogprob"),
+    "fewer.prune": ("EndsPrune", "RandomPrune", "StaticPrune"),
+    "fewer.receipt": ("Receipt",),
+    "fewer.types": ("Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """A public name on its first use."""
+    for home, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(import_module(home), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -74,14 +74,18 @@ class LayerKV:
     def select(self, index: Tensor, log_w: Tensor | None = None) -> None:
         """Keep the rows of `index` ([m] for every head alike, or [kv_heads, m]), ascending; the rest is freed.
 
-        `log_w` (the shape of `index`) is added to what the kept rows already carry.
+        The headroom stays. `log_w` (the shape of `index`) is added to what the kept rows already carry. Keeping every
+        row without a weight does nothing.
         """
         assert self.buffer is not None
         index = index.to(self.buffer.device)
         per_head = index if index.dim() == 2 else index[None]
-        heads, dim = self.buffer.shape[1], self.buffer.shape[3]
+        if log_w is None and per_head.shape[1] == self.num_rows:
+            return
+        heads, dim, size = self.buffer.shape[1], self.buffer.shape[3], per_head.shape[1]
         gather = per_head.expand(heads, -1)[None, :, :, None].expand(2, -1, -1, dim)
-        kept = self.buffer[:, :, : self.num_rows].gather(2, gather)
+        kept = self.buffer.new_empty(2, heads, size + self.headroom, dim)
+        torch.gather(self.buffer[:, :, : self.num_rows], 2, gather, out=kept[:, :, :size])
         pos = self.pos
         rows = max(per_head.shape[0], pos.shape[0])
         pos = pos.to(index.device).expand(rows, -1).gather(1, per_head.expand(rows, -1))
@@ -92,9 +96,8 @@ class LayerKV:
         if log_w is not None:
             added = log_w.to(kept.device) if log_w.dim() == 2 else log_w.to(kept.device)[None]
             weights = added if weights is None else weights + added
-        identity = self.contiguous and per_head.shape[0] == 1 and per_head.shape[1] == self.num_rows
-        self.buffer, self.num_rows, self._blocks = kept, per_head.shape[1], [pos]
-        self.log_w, self.contiguous = weights, identity
+        self.contiguous = self.contiguous and size == self.num_rows
+        self.buffer, self.num_rows, self._blocks, self.log_w = kept, size, [pos], weights
 
     def truncate(self, num_rows: int) -> None:
         """Forget the rows appended after the first `num_rows`."""

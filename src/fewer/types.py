@@ -28,6 +28,10 @@ __all__ = [
 ]
 
 
+_COLDEST = 1e-6  # logits divided by less than this may leave the range of float32
+_NOT_IDS = (torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One text with a title, as the user gave it. `source` is the path or `-` it came from, or empty."""
@@ -56,14 +60,33 @@ class Prompt:
     """Token ids with the spans that may be pruned.
 
     Everything outside the chunks is protected: system text, template tokens, delimiters, the whole question,
-    and the first `sinks` tokens. `query` is the span of the question's own tokens. Positions are the indices
-    into `ids` and never change afterwards.
+    and the first `sinks` tokens; so is the last token, whose logits begin the answer. `query` is the span of the
+    question's own tokens. `truncated` counts the document tokens that were cut off to make it fit. Positions are the
+    indices into `ids` and never change afterwards. Raises BadInput where the parts do not fit together.
     """
 
     ids: Tensor  # [T] int64, on the CPU
     protected: Tensor  # [T] bool, on the CPU
     chunks: tuple[Chunk, ...] = ()
     query: tuple[int, int] = (0, 0)
+    truncated: int = 0
+
+    def __post_init__(self) -> None:
+        size, way_out = self.ids.numel(), "Let engine.prompt or Prompt.from_ids lay it out."
+        if self.ids.dtype != torch.int64 or self.ids.dim() != 1 or not size:
+            raise bad("ids", self.ids, "one row of at least one int64 token id", way_out)
+        if self.protected.dtype != torch.bool or self.protected.shape != self.ids.shape or not self.protected[-1]:
+            raise bad("protected", self.protected, f"{size} booleans, the last one True", way_out)
+        free, end = ~self.protected, 0
+        for chunk in self.chunks:
+            if not end <= chunk.start < chunk.stop <= size:
+                raise bad("chunk", chunk, f"a span of tokens after {end} and up to {size}", way_out)
+            free[chunk.start : chunk.stop] = False
+            end = chunk.stop
+        if free.any():
+            raise bad("chunks", self.chunks, f"such that token {int(free.nonzero()[0])} is in one", way_out)
+        if not 0 <= self.query[0] <= self.query[1] <= size:
+            raise bad("query", self.query, f"a span of the {size} tokens", way_out)
 
     def __len__(self) -> int:
         return int(self.ids.numel())
@@ -76,16 +99,21 @@ class Prompt:
     @classmethod
     def from_ids(cls, ids: Sequence[int] | Tensor, sinks: int = 4, recent: int = 1) -> Prompt:
         """A prompt without structure: the first `sinks` and the last `recent` tokens are protected."""
-        tokens = torch.as_tensor(ids, dtype=torch.int64).flatten().cpu()
-        if tokens.numel() == 0:
-            raise bad("ids", [], "at least one token id", "Pass the token ids of a non-empty prompt.")
+        legal, way_out = "one row of at least one token id", "Pass the token ids of one prompt."
+        try:
+            tokens = torch.as_tensor(ids).cpu()
+        except (TypeError, ValueError, RuntimeError):
+            raise bad("ids", ids, legal, way_out) from None
+        if not tokens.numel() or tokens.dtype in _NOT_IDS or tokens.numel() != tokens.shape[-1]:
+            raise bad("ids", ids, legal, way_out)
+        _check("sinks", sinks, int, 0, None, "Use 0 to protect no tokens at the start.")
+        _check("recent", recent, int, 1, None, "The last token always stays.")
         size = tokens.numel()
-        protected = torch.zeros(size, dtype=torch.bool)
-        protected[:sinks] = True
-        protected[max(0, size - max(1, recent)) :] = True
-        middle = (int((~protected).nonzero()[0]), size - max(1, recent)) if not protected.all() else None
-        chunks = (Chunk("", *middle),) if middle else ()
-        return cls(tokens, protected, chunks, (max(0, size - max(1, recent)), size))
+        start, stop = min(sinks, size), max(0, size - recent)
+        protected = torch.ones(size, dtype=torch.bool)
+        protected[start:stop] = False
+        chunks = (Chunk("", start, stop),) if start < stop else ()
+        return cls(tokens.flatten().to(torch.int64), protected, chunks, (stop, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +137,24 @@ class Sampling:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        object.__setattr__(self, "stop", tuple(self.stop))
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        if not isinstance(stop, (tuple, list)) or not all(isinstance(text, str) and text for text in stop):
+            way_out = "Leave it out to stop only at the end token."
+            raise bad("stop", self.stop, "one non-empty string or a list of them", way_out)
+        object.__setattr__(self, "stop", tuple(stop))
         _check("max_tokens", self.max_tokens, int, 1, None, "Ask for at least one token.")
         _check("temperature", self.temperature, float, 0.0, 100.0, "Use 0 for greedy decoding.")
+        if 0 < self.temperature < _COLDEST:
+            raise bad("temperature", self.temperature, f"0 or at least {_COLDEST:g}", "Use 0 for greedy decoding.")
         _check("top_k", self.top_k, int, 0, None, "Use 0 to switch it off.")
         _check("top_p", self.top_p, float, 0.0, 1.0, "Use 1 to switch it off.", open_low=True)
         _check("min_p", self.min_p, float, 0.0, 1.0, "Use 0 to switch it off.")
-        _check(
-            "repetition_penalty", self.repetition_penalty, float, 0.0, 100.0, "Use 1 to switch it off.", open_low=True
-        )
+        _check("repetition_penalty", self.repetition_penalty, float, 0.01, 100.0, "Use 1 to switch it off.")
         _check("seed", self.seed, int, 0, 2**63 - 1, "Pass a whole number.")
         if self.logprobs is not None:
             _check("logprobs", self.logprobs, int, 0, 100, "Leave it out to report none.")
-        for text in self.stop:
-            if not isinstance(text, str) or not text:
-                raise bad("stop", text, "one or more non-empty strings", "Leave it out to stop only at the end token.")
+        if not isinstance(self.ignore_eos, bool):
+            raise bad("ignore_eos", self.ignore_eos, "True or False", "Leave it out to stop at the end token.")
 
 
 def _check(
@@ -140,6 +169,9 @@ def _check(
         raise bad(name, value, legal, way_out)
 
 
+_KEEP_WAY_OUT = "Write a count of tokens (256) or a fraction of the prompt (0.25 or 25%)."
+
+
 @dataclass(frozen=True, slots=True)
 class Keep:
     """How many prompt tokens stay: a count of tokens, or a fraction of the prompt. `Keep.parse("25%")`."""
@@ -147,12 +179,19 @@ class Keep:
     tokens: int | None = None
     fraction: float | None = None
 
+    def __post_init__(self) -> None:
+        if (self.tokens is None) == (self.fraction is None):
+            raise bad("keep", (self.tokens, self.fraction), "a count or a fraction", "Pass one of the two.")
+        if self.tokens is not None:
+            _check("keep", self.tokens, int, 1, None, _KEEP_WAY_OUT)
+        else:
+            _check("keep", self.fraction, float, 0.0, 1.0, _KEEP_WAY_OUT, open_low=True)
+
     @classmethod
     def parse(cls, value: int | float | str | Keep) -> Keep:
         """`256` is tokens; `0.25` and `"25%"` are fractions in (0, 1]; `1` is one token and `1.0` is all."""
         if isinstance(value, Keep):
             return value
-        way_out = "Write a count of tokens (256) or a fraction of the prompt (0.25 or 25%)."
         legal = "a whole number of at least 1, or a fraction above 0 and at most 1"
         number: int | float
         try:
@@ -167,12 +206,12 @@ class Keep:
             else:
                 number = value
         except ValueError:
-            raise bad("keep", value, legal, way_out) from None
+            raise bad("keep", value, legal, _KEEP_WAY_OUT) from None
         if isinstance(number, int) and number >= 1:
             return cls(tokens=number)
         if isinstance(number, float) and 0.0 < number <= 1.0:
             return cls(fraction=number)
-        raise bad("keep", value, legal, way_out)
+        raise bad("keep", value, legal, _KEEP_WAY_OUT)
 
     def count(self, prompt_len: int) -> int:
         """Tokens to keep of a prompt of this length; at least one. More than the prompt has is an error."""
@@ -229,6 +268,10 @@ class Planner(Protocol):
 
     def layers(self, num_layers: int) -> tuple[int, ...]:
         """The layers to be asked after, ascending; raises BadInput when one is out of the model's range."""
+        ...
+
+    def check(self, prompt: Prompt) -> None:
+        """Raise BadInput for settings that this prompt cannot meet. Asked before anything runs."""
         ...
 
     def after(self, observation: Observation) -> Plan | None:

@@ -39,6 +39,7 @@ class Scripted:
     needs: Literal["nothing", "last_query"] = "nothing"
     name: str = "scripted"
     fails_after: int | None = None
+    error: BaseException = field(default_factory=lambda: RuntimeError("the planner broke"))
     seen: list[Observation] = field(default_factory=list)
 
     def layers(self, num_layers: int) -> tuple[int, ...]:
@@ -47,7 +48,7 @@ class Scripted:
     def after(self, observation: Observation) -> Plan | None:
         self.seen.append(observation)
         if observation.layer == self.fails_after:
-            raise RuntimeError("the planner broke")
+            raise self.error
         keep = self.keep[observation.layer]
         return None if keep is None else Plan(observation.layer, torch.tensor(keep), release=self.release)
 

@@ -5,6 +5,8 @@ import os
 import resource
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gguf
@@ -25,11 +27,8 @@ def write_and_wait(*args):
     write(*args)
     print("written", flush=True)
     time.sleep(60)
-if sys.argv[2] == "first":
-    conversion._write = write_and_wait
-else:
-    sys.stdin.readline()
-print(store.resolve(sys.argv[1], progress=lambda text: print(text, flush=True)).path)
+conversion._write = write_and_wait
+store.resolve(sys.argv[1])
 """
 
 
@@ -219,28 +218,22 @@ def test_ctrl_c_leaves_nothing(tiny: Path, cache: Path, monkeypatch: pytest.Monk
     assert resolve(tiny).path.is_dir()
 
 
-def test_killed_while_two_others_wait(tiny: Path, cache: Path) -> None:
-    """The first process dies after writing and before renaming; of the two that wait, one converts."""
-    command, pipe = [sys.executable, "-c", SCRIPT, str(tiny)], subprocess.PIPE
+def test_killed_while_others_wait(tiny: Path, cache: Path) -> None:
+    """The first process dies after writing and before renaming; of the two waiting for it, one converts."""
+    said: list[str] = []
     with (
-        subprocess.Popen([*command, "first"], stdout=pipe, text=True) as first,
-        subprocess.Popen([*command, "second"], stdin=pipe, stdout=pipe, text=True) as second,
+        subprocess.Popen([sys.executable, "-c", SCRIPT, str(tiny)], stdout=subprocess.PIPE, text=True) as first,
+        ThreadPoolExecutor(2) as pool,
     ):
         assert first.stdout
-        assert second.stdin
-        assert second.stdout
-        assert "Converting" in first.stdout.readline()
         assert first.stdout.readline() == "written\n"
-        second.stdin.write("go\n")
-        second.stdin.flush()
-        assert "waiting" in second.stdout.readline()
+        others = [pool.submit(resolve, tiny, progress=said.append) for _ in range(2)]
+        while len(said) < 2:
+            time.sleep(0.01)
+        assert all("waiting" in line for line in said)
         assert all(name.startswith(".") for name in entries(cache))
         first.kill()
-        said: list[str] = []
-        path = resolve(tiny, progress=said.append).path
-        lines = second.stdout.read().splitlines()
-    assert second.returncode == 0
-    assert lines[-1] == str(path)
-    assert sum("Converting" in line for line in [*lines, *said]) == 1
+        (path,) = {other.result().path for other in others}
+    assert sum("Converting" in line for line in said) == 1
     assert entries(cache) == {path.name}
     assert conversion.find_conversion(conversion.digest_file(tiny)) == path

@@ -31,25 +31,22 @@ def test_reference_shows_a_wrong_mask_or_position(tiny: Tiny, ids: Tensor) -> No
     hidden[:, 11:, 10] = False
     shifted = torch.arange(total)
     shifted[10:] += 1
+    drops = DROPS["in the middle"]
+    after = sight(total, tiny.windows, T, drops)
+    dropped = tiny.dense.logits(ids, after)[T:]
+    rows_not_tokens = torch.cat([torch.arange(T), len(drops[0][1]) + torch.arange(MORE)])
     wrong = {
-        "a key hidden": tiny.dense.logits(ids, hidden),
-        "positions renumbered": tiny.dense.run(ids, bias_of(visible), shifted)[0],
+        "a key hidden": (tiny.dense.logits(ids, hidden), right),
+        "positions renumbered": (tiny.dense.run(ids, bias_of(visible), shifted)[0], right),
+        "nothing dropped": (right[T:], dropped),
+        "next position from the rows stored": (tiny.dense.run(ids, bias_of(after), rows_not_tokens)[0][T:], dropped),
     }
     if any(tiny.windows):
         for step in (-1, 1):
             windows = [window and window + step for window in tiny.windows]
-            wrong[f"window {step:+}"] = tiny.dense.logits(ids, sight(total, windows))
-        wrong["no window"] = tiny.dense.logits(ids, sight(total, (None,) * NUM_LAYERS))
-    keep = DROPS["in the middle"]
-    after = sight(total, tiny.windows, T, keep)
-    dropped = tiny.dense.logits(ids, after)[T:]
-    rows_not_tokens = torch.cat([torch.arange(T), len(keep[0][1]) + torch.arange(MORE)])
-    wrong["nothing dropped"] = torch.cat([right[:T], dropped])
-    wrong["next position from the rows stored"] = torch.cat(
-        [right[:T], tiny.dense.run(ids, bias_of(after), rows_not_tokens)[0][T:] - dropped + right[T:]]
-    )
-    for what, logits in wrong.items():
-        assert gap(logits, right) > 1e-2, what
+            wrong[f"window {step:+}"] = (tiny.dense.logits(ids, sight(total, windows)), right)
+    for what, (one, other) in wrong.items():
+        assert gap(one, other) > 1e-2, what
 
 
 # Against transformers.
@@ -115,12 +112,10 @@ def check_dropped(case: Case, ids: Tensor, drops: tuple, release: bool, toleranc
     (prefill,) = forward(case.wide if wide else case.narrow, [segment])
     assert gap(prefill, reference[kept]) < tolerance
     assert state.num_seen == T
-    active = dict(enumerate([T] * NUM_LAYERS))
+    rows = [T] * NUM_LAYERS
     for after, keep in drops:
-        active |= {index: len(keep) for index in range(after, NUM_LAYERS)}
-    assert [layer.num_rows for layer in state.layers] == (
-        [len(kept)] * NUM_LAYERS if release else list(active.values())
-    )
+        rows[0 if release else after :] = [len(keep)] * (NUM_LAYERS if release else NUM_LAYERS - after)
+    assert [layer.num_rows for layer in state.layers] == rows
     for step in range(T, T + MORE):
         assert gap(case.run(state, ids[step : step + 1], wide), reference[step : step + 1]) < tolerance
     assert state.num_seen == T + MORE

@@ -53,35 +53,54 @@ def test_a_second_run_gives_the_same_bits(plain: Case, ids: Tensor) -> None:
 
 
 def snapshot(state: State) -> tuple:
-    layers = [(kv.num_rows, kv.k.clone(), kv.v.clone(), kv.pos.clone()) for kv in state.layers if kv.num_rows]
-    return state.num_seen, layers
+    layers = [kv for kv in state.layers if kv.num_rows]
+    rows = [(kv.num_rows, kv.contiguous, kv.k.clone(), kv.v.clone(), kv.pos.clone()) for kv in layers]
+    return state.num_seen, rows, [kv.log_w.clone() for kv in layers if kv.log_w is not None]
+
+
+def weighted(case: Case, ids: Tensor) -> State:
+    """Five tokens; one layer keeps four of them per head with weights."""
+    state = case.new()
+    case.run(state, ids)
+    rows = torch.tensor([[0, 1, 2, 4], [0, 2, 3, 4]])
+    state.layers[1].select(rows, others(5, 8).view(2, 4).double() / 100)
+    return state
+
+
+KEEP = {0: tuple(range(T)), 1: DROPS["in the middle"][0][1], 3: (0, 1, 3, 22), 4: (0, 1, 22)}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the planner broke"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("fails_after", [0, 1, 3, 4])
+def test_a_pass_that_raises_leaves_no_trace(plain: Case, ids: Tensor, fails_after: int, error: BaseException) -> None:
+    other = others(1, 9)
+    midway, untouched, fresh = weighted(plain, other[:5]), weighted(plain, other[:5]), plain.new()
+    before = snapshot(midway)
+    planner = Scripted(KEEP, fails_after=fails_after, error=error)
+    with pytest.raises(type(error)):
+        plain.forward(Segment(midway, other[5:]), plain.pruned(ids[:T], planner, fresh))
+    torch.testing.assert_close(snapshot(midway), before, rtol=0, atol=0)
+    assert snapshot(fresh) == snapshot(plain.new())
+
+    never_failed = plain.new()
+    for state in (fresh, never_failed):
+        plain.forward(plain.pruned(ids[:T], Scripted(KEEP), state))
+    for state, clean in ((midway, untouched), (fresh, never_failed)):
+        assert torch.equal(plain.run(state, other[5:]), plain.run(clean, other[5:]))
+        torch.testing.assert_close(snapshot(state), snapshot(clean), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("fails_after", [0, 1, 3, 4])
-def test_a_planner_that_raises_leaves_no_trace(plain: Case, ids: Tensor, fails_after: int) -> None:
-    keep = {0: tuple(range(T)), 1: DROPS["in the middle"][0][1], 3: (0, 1, 3, 22), 4: (0, 1, 22)}
-    midway, untouched, other = plain.new(), plain.new(), others(1, 9)
-    for state in (midway, untouched):
-        plain.run(state, other[:5])
-    before = snapshot(midway)
-    segment = plain.pruned(ids[:T], Scripted(keep, fails_after=fails_after))
-    pack = [Segment(midway, other[5:], logits="all"), segment]
-    with pytest.raises(RuntimeError, match="the planner broke"):
-        plain.forward(*pack)
-    torch.testing.assert_close(snapshot(midway), before, rtol=0, atol=0)
-    assert segment.state.num_seen == 0
-    assert [kv.num_rows for kv in segment.state.layers] == [0] * NUM_LAYERS
-
-    segment.planner.fails_after = None
-    again = plain.forward(*pack)  # the same segments once more
-    fresh = plain.pruned(ids[:T], Scripted(keep))
-    expected = plain.forward(Segment(untouched, other[5:], logits="all"), fresh)
-    for ours, theirs in zip(again, expected, strict=True):
-        assert torch.equal(ours, theirs)
-    assert len(segment.plans) == len(fresh.plans) == len(keep)
-    assert segment.rows_per_layer == fresh.rows_per_layer
-    assert torch.equal(plain.run(segment.state, ids[T:]), plain.run(fresh.state, ids[T:]))
+def test_a_segment_can_be_run_again_after_it_raised(plain: Case, ids: Tensor, fails_after: int) -> None:
+    planner = Scripted(KEEP, fails_after=fails_after)
+    segment, fresh = plain.pruned(ids[:T], planner), plain.pruned(ids[:T], Scripted(KEEP))
+    with pytest.raises(RuntimeError):
+        plain.forward(segment)
+    planner.fails_after = None
+    assert torch.equal(plain.forward(segment)[0], plain.forward(fresh)[0])
     torch.testing.assert_close(snapshot(segment.state), snapshot(fresh.state), rtol=0, atol=0)
+    assert [plan.layer for plan in segment.plans] == [plan.layer for plan in fresh.plans] == list(KEEP)
+    assert segment.rows_per_layer == fresh.rows_per_layer == [T, 11, 11, 4]
 
 
 @pytest.mark.parametrize(

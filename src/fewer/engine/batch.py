@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from fewer.engine.request import Request
 from fewer.engine.sampling import Sampler
 from fewer.engine.text import TextStream
-from fewer.errors import NonFiniteError, bad
+from fewer.errors import NonFiniteError, PromptTooLong, bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter
 from fewer.model.forward import Segment, forward
@@ -43,19 +43,21 @@ class Sequence:
     started: float = 0.0
     prefill_s: float = 0.0
     token_times: list[float] = field(default_factory=list)
+    ended: float = 0.0
     finish_reason: str = ""
+    error: Exception | None = None  # why it failed; it has left the batch then, without a finish_reason
     most_mates: int = 0
 
-    @property
-    def pending(self) -> Tensor:
-        """The tokens that the next pass computes."""
-        if self.prefill is None:
-            return self.request.prompt.ids
-        return torch.tensor(self.ids[-1:])
+    def segment(self) -> Segment:
+        """What the next pass computes: the prompt, or the newest token."""
+        if self.prefill is not None:
+            return Segment(self.state, torch.tensor(self.ids[-1:]))
+        request = self.request
+        return Segment(self.state, request.prompt.ids, request.prune, request.prompt, request.sampling.seed)
 
 
 class Batch:
-    """The running and the waiting. `step` until `idle`; each step returns the sequences that got a token."""
+    """The running and the waiting. `step` until `idle`."""
 
     def __init__(
         self,
@@ -92,34 +94,55 @@ class Batch:
         return sequence
 
     def cancel(self, sequence: Sequence) -> None:
-        """Take a sequence out; what it has generated stays on it."""
+        """Take a sequence out; the tokens and the text it has given out stay on it. Does nothing once it is out."""
         if sequence in self.waiting:
             self.waiting.remove(sequence)
         elif sequence in self.running:
             self.running.remove(sequence)
-        if not sequence.finish_reason:
-            sequence.finish_reason = "cancelled"
+        else:
+            return
+        sequence.finish_reason, sequence.ended = "cancelled", time.perf_counter()
 
     def step(self) -> list[Sequence]:
-        """One pass. Raises NonFiniteError, after taking out the sequence that caused it."""
+        """One pass. Returns the sequences that took part; each has a new token, or an `error` and is out.
+
+        An error stays with the sequence that caused it. What is not an error of a sequence, such as Ctrl-C, is raised
+        and cancels all that took part.
+        """
         self._admit()
         active = list(self.running)
+        begin = time.perf_counter()
+        try:
+            for sequence, (segment, result) in zip(active, self._run(active), strict=True):
+                token = sequence.sampler.choose(result) if isinstance(result, Tensor) else None
+                now = time.perf_counter()
+                if token is None:
+                    broken = result if isinstance(result, Exception) else _diagnose(self.adapter, sequence)
+                    sequence.error, sequence.ended = broken, now
+                    self.running.remove(sequence)
+                    continue
+                if sequence.prefill is None:
+                    sequence.prefill, sequence.started, sequence.prefill_s = segment, begin, now - begin
+                sequence.most_mates = max(sequence.most_mates, len(active) - 1)
+                self._take(sequence, token, now)
+        except BaseException:
+            for sequence in active:
+                self.cancel(sequence)
+            raise
+        return active
+
+    def _run(self, active: list[Sequence]) -> list[tuple[Segment, Tensor | Exception]]:
+        """Everyone's logits. A pass that raises is run again one by one, so that only the one at fault fails."""
         if not active:
             return []
-        segments = [self._segment(sequence) for sequence in active]
-        begin = time.perf_counter()
-        logits = forward(self.adapter, segments, self._report if self._progress else None)
-        for sequence, segment, row in zip(active, segments, logits, strict=True):
-            token = sequence.sampler.choose(row)
-            now = time.perf_counter()
-            if sequence.prefill is None:
-                sequence.prefill, sequence.started, sequence.prefill_s = segment, begin, now - begin
-            sequence.most_mates = max(sequence.most_mates, len(active) - 1)
-            if token is None:
-                self.cancel(sequence)
-                raise NonFiniteError(_diagnose(self.adapter, sequence))
-            self._take(sequence, token, now)
-        return active
+        segments = [sequence.segment() for sequence in active]
+        try:
+            logits = forward(self.adapter, segments, self._report if self._progress else None)
+        except Exception as error:
+            if len(active) == 1:
+                return [(segments[0], error)]
+            return [result for sequence in active for result in self._run([sequence])]
+        return list(zip(segments, logits, strict=True))
 
     def _admit(self) -> None:
         """Let waiting requests in, in order, while there is room for their prompts."""
@@ -130,12 +153,6 @@ class Batch:
                 break
             self.running.append(self.waiting.popleft())
             rows += size
-
-    def _segment(self, sequence: Sequence) -> Segment:
-        request = sequence.request
-        if sequence.prefill is not None:
-            return Segment(sequence.state, sequence.pending)
-        return Segment(sequence.state, request.prompt.ids, request.prune, request.prompt, request.sampling.seed)
 
     def _take(self, sequence: Sequence, token: int, now: float) -> None:
         """Record a token, and end the sequence where it ends."""
@@ -152,6 +169,9 @@ class Batch:
                 sequence.finish_reason = "length"
         if sequence.finish_reason:
             sequence.text.finish()
+            if sequence.text.stopped:  # in what was held back until now
+                sequence.finish_reason = "stop_string"
+            sequence.ended = now
             self.running.remove(sequence)
 
     def _report(self, layer: int, hidden: Tensor) -> None:
@@ -163,28 +183,26 @@ class Batch:
 def _check(request: Request, adapter: Adapter) -> None:
     """What can be known to fail before anything runs."""
     prompt, sampling = request.prompt, request.sampling
-    ids = prompt.ids
-    if ids.numel() == 0:
-        raise bad("prompt", [], "at least one token", "Give a question or token ids.")
-    low, high = int(ids.min()), int(ids.max())
+    low, high = int(prompt.ids.min()), int(prompt.ids.max())
     if low < 0 or high >= adapter.vocab_size:
         legal = f"from 0 to {adapter.vocab_size - 1}, the model's vocabulary"
         raise bad("token id", low if low < 0 else high, legal, "Use the tokenizer that belongs to the model.")
     if len(prompt) + sampling.max_tokens > adapter.max_positions:
-        raise bad(
-            "prompt tokens + max_tokens",
-            f"{len(prompt)} + {sampling.max_tokens}",
-            f"at most {adapter.max_positions}, the model's positions",
-            "Give fewer documents, allow truncation, or ask for fewer tokens.",
+        raise PromptTooLong(
+            f"The prompt has {len(prompt)} tokens and {sampling.max_tokens} more are asked for, "
+            f"{len(prompt) + sampling.max_tokens} together; the model has {adapter.max_positions} positions. "
+            "Give fewer documents, allow truncation, or ask for fewer tokens."
         )
-    if sampling.top_k > adapter.vocab_size:
-        raise bad("top_k", sampling.top_k, f"at most {adapter.vocab_size}, the vocabulary", "Use 0 to switch it off.")
+    for name, value in (("top_k", sampling.top_k), ("logprobs", sampling.logprobs or 0)):
+        if value > adapter.vocab_size:
+            raise bad(name, value, f"at most {adapter.vocab_size}, the vocabulary", "Leave it out to switch it off.")
     if request.prune is not None:
         request.prune.layers(adapter.num_layers)
+        request.prune.check(prompt)
 
 
-def _diagnose(adapter: Adapter, sequence: Sequence) -> str:
-    """The layer where non-finite numbers begin, found by running the sequence again."""
+def _diagnose(adapter: Adapter, sequence: Sequence) -> NonFiniteError:
+    """Names the layer where non-finite numbers begin, found by running the sequence again without pruning."""
     began: list[int] = []
 
     def look(layer: int, hidden: Tensor) -> None:
@@ -192,9 +210,12 @@ def _diagnose(adapter: Adapter, sequence: Sequence) -> str:
             began.append(layer)
 
     ids = torch.cat([sequence.request.prompt.ids, torch.tensor(sequence.ids, dtype=torch.int64)])
+    look(0, adapter.embed(ids.to(adapter.device)))
     forward(adapter, [Segment(State.new(adapter.num_layers), ids)], look)
-    where = f"in layer {began[0]} of {adapter.num_layers}" if began else "in the output projection"
-    return (
+    where = "in the output projection"
+    if began:
+        where = f"in layer {began[0]} of {adapter.num_layers}" if began[0] else "in the embedding"
+    return NonFiniteError(
         f"The model's logits are not finite after {len(sequence.ids)} generated tokens; the first NaN or infinite "
         f"number appears {where}. Check the weights, or load them with dtype='float32'."
     )

@@ -8,6 +8,7 @@ import platform
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -28,8 +29,8 @@ def choose_device(device: str) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=chosen).item()
+    except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise bad("device", device, f"one that PyTorch can use here ({reason})", "Use 'auto' or 'cpu'.") from None
     return chosen
@@ -40,14 +41,11 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device, cache: Path) ->
 
     The measurement takes a few hundred milliseconds, once; its result is kept in `cache`.
     """
-    if isinstance(dtype, torch.dtype):
-        if dtype not in (torch.float32, torch.bfloat16, torch.float64):
-            raise bad("dtype", str(dtype), "float32 or bfloat16", "Use 'auto' for the faster one.")
-        return dtype, "asked for"
-    if dtype in _DTYPES:
-        return _DTYPES[dtype], "asked for"
-    if dtype != "auto":
-        raise bad("dtype", dtype, "'auto', 'float32' or 'bfloat16'", "Use 'auto' for the faster one.")
+    name = str(dtype).removeprefix("torch.")
+    if name in _DTYPES:
+        return _DTYPES[name], "asked for"
+    if name != "auto":
+        raise bad("dtype", name, "'auto', 'float32' or 'bfloat16'", "Use 'auto' for the faster one.")
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported():
             return torch.bfloat16, "auto: this GPU computes bfloat16"
@@ -78,8 +76,7 @@ def measure_peak(device: torch.device) -> tuple[int, str]:
 
 def _time_products(dtype: torch.dtype, device: torch.device) -> float:
     """Seconds of a few products of the size that prefills are made of; the best of several."""
-    x = torch.randn(512, 576, device=device).to(dtype)
-    weight = torch.randn(1536, 576, device=device).to(dtype)
+    x, weight = torch.ones(512, 576, device=device, dtype=dtype), torch.ones(1536, 576, device=device, dtype=dtype)
     best = float("inf")
     for _ in range(12):
         begin = time.perf_counter()
@@ -117,11 +114,13 @@ def _remember(cache: Path, device: torch.device, ratio: float) -> None:
         known = {}
     if not isinstance(known, dict):
         known = {}
-    try:
+    text = json.dumps(known | {_machine(device): round(ratio, 4)})
+    with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=cache, prefix="dtype-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(known | {_machine(device): round(ratio, 4)}, file)
-        os.replace(name, path)
-    except OSError:
-        return
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)

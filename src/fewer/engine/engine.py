@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ class Stream:
             if len(text) > given:
                 yield text[given:]
                 given = len(text)
+        if self._sequence.error is not None:
+            raise self._sequence.error
 
     def __enter__(self) -> Stream:
         return self
@@ -124,7 +127,7 @@ class Engine:
         split: "document", "paragraph", or a number of tokens. Raises PromptTooLong when it does not fit together with
         `max_tokens`, unless `truncate` allows cutting document text from the end.
         """
-        return lay_out(
+        laid = lay_out(
             self.tokenizer,
             question,
             documents,
@@ -136,6 +139,7 @@ class Engine:
             truncate=truncate,
             answer_prefix=answer_prefix,
         )
+        return replace(laid.prompt, truncated=laid.truncated_tokens)
 
     def request(
         self,
@@ -184,10 +188,14 @@ class Engine:
     def generate(self, requests: Iterable[Request | Prompt], *, max_running: int = 32) -> list[Answer]:
         """Answer many requests at once, by continuous batching; answers come in the order of the requests.
 
-        Each gets the tokens it would get alone. A Prompt is a request with default settings.
+        Each gets the tokens it would get alone. A Prompt is a request with default settings. All are checked before
+        anything runs. One that fails while it runs does not take the others along: they finish first, then the first
+        error is raised, with everyone's answer (None where one failed) in its attribute `answers`.
         """
         if isinstance(max_running, bool) or not isinstance(max_running, int) or max_running < 1:
             raise bad("max_running", max_running, "a whole number of at least 1", "It bounds the memory in use.")
+        if isinstance(requests, (Request, Prompt)):
+            raise bad("requests", type(requests).__name__, "several requests or prompts", "Put it into a list.")
         batch = self._batch(max_running=max_running)
         sequences = []
         for item in requests:
@@ -201,7 +209,11 @@ class Engine:
             for sequence in batch.step():
                 if sequence.finish_reason:
                     answers[id(sequence)] = self._answer(sequence)
+                if sequence.finish_reason or sequence.error:
                     sequence.state.layers.clear()  # its memory is free for the next one
+        for failed in (sequence.error for sequence in sequences if sequence.error):
+            failed.answers = [answers.get(id(sequence)) for sequence in sequences]  # type: ignore[attr-defined]
+            raise failed
         return [answers[id(sequence)] for sequence in sequences]
 
     def _batch(self, progress: Callable[[int, int], None] | None = None, max_running: int = 32) -> Batch:

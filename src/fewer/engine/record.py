@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import platform
-import time
 from dataclasses import asdict, dataclass
 from statistics import mean, median
 from typing import Literal
@@ -56,7 +55,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
     size = adapter.num_layers
     rows = tuple(prefill.rows_per_layer) if prefill else (0,) * size
     steps = max(0, len(sequence.ids) - 1)
-    full = (len(request.prompt) + steps) * size if prefill else 0
+    full = (len(request.prompt) + steps) * size
     computed = sum(rows) + steps * size
     dtype = _DTYPES[adapter.dtype]
     return Receipt(
@@ -191,7 +190,7 @@ def _seconds(sequence: Sequence, setting: Setting) -> SecondsRecord:
         prefill_s=sequence.prefill_s,
         first_token_s=times[0] - sequence.arrived + layout if times else None,
         per_output_token_s=SpreadRecord(mean=mean(gaps), median=median(gaps), max=max(gaps)) if gaps else None,
-        total_s=(times[-1] if times else time.perf_counter()) - sequence.arrived + layout,
+        total_s=sequence.ended - sequence.arrived + layout,
     )
 
 

@@ -28,7 +28,10 @@ class Request:
             raise bad("prompt", self.prompt, "a Prompt", "Make one with engine.prompt(question, documents).")
         if not isinstance(self.sampling, Sampling):
             raise bad("sampling", self.sampling, "a Sampling", "Make one with Sampling(max_tokens=64).")
-        if self.prune is not None and not (hasattr(self.prune, "after") and hasattr(self.prune, "layers")):
+        parts = ("name", "needs", "layers", "check", "after", "describe")
+        if self.prune is not None and (
+            isinstance(self.prune, type) or not all(hasattr(self.prune, part) for part in parts)
+        ):
             raise bad("prune", self.prune, "a planner or None", 'Pass for example StaticPrune(keep="50%").')
 
 

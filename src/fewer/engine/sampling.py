@@ -25,8 +25,7 @@ __all__ = ["Sampler"]
 class Sampler:
     """Draws the tokens of one request, and remembers how close the calls were.
 
-    `margins`: the best logit minus the second, of the model itself, at every token. A non-finite best logit is reported
-    by `choose` returning None.
+    `margins`: the best logit minus the second, of the model itself, at every token.
     """
 
     def __init__(self, sampling: Sampling, prompt_ids: Tensor, device: torch.device) -> None:
@@ -39,11 +38,11 @@ class Sampler:
         self._ids = prompt_ids.to(device)[None] if self._penalised else torch.zeros(1, 0, dtype=torch.int64)
 
     def choose(self, logits: Tensor) -> int | None:
-        """The next token for logits [1, vocab]; None where they are not finite."""
+        """The next token for logits [1, vocab]; None where any of them is not finite."""
+        if not bool(torch.isfinite(logits).all()):
+            return None
         best = logits.topk(min(2, logits.shape[-1]), dim=-1)
         top, index = best.values[0].tolist(), best.indices[0].tolist()
-        if not abs(top[0]) < float("inf"):
-            return None
         self.margins.append(top[0] - top[-1])
         token: int = index[0]
         if self._processors:

@@ -42,7 +42,8 @@ class TextStream:
     def _advance(self, whole: str) -> str:
         """The part of `whole` that is new. The last piece stays as context, for tokenisers that join words."""
         known = len(self._decode(self._from, self._shown))
-        self._from, self._shown = self._shown, len(self._ids)
+        if len(whole) > known:
+            self._from, self._shown = self._shown, len(self._ids)
         return whole[known:]
 
     def _decode(self, start: int, stop: int) -> str:

@@ -33,13 +33,15 @@ class Adapter:
     """One loaded model, opened up for the loop. Takes the model over: its attention is set to ours.
 
     fused: run families of the Llama kind through blocks with joined projections (the same numbers in fewer and larger
-    products; the model's own parameters become views of the joined ones, so nothing is held twice).
+    products, and nothing is held twice; the model itself cannot be called any more where its weights were packed).
     weights: "native", or "int8" for weight-only 8-bit products (fused families only).
     """
 
     def __init__(self, model: PreTrainedModel, fused: bool = True, weights: str = "native") -> None:
         if reason := refusal(model.config):
             raise ModelError(reason)
+        if not hasattr(model, "lm_head"):
+            raise ModelError(f"{type(model).__name__} has no language-model head. Load it with AutoModelForCausalLM.")
         config = model.config
         self.model = model.eval().requires_grad_(False)
         self.config = config
@@ -83,13 +85,11 @@ class Adapter:
     @property
     def weights_bytes(self) -> int:
         """Bytes of all weights held, each storage once."""
-        tensors = list(self.model.parameters())
+        held = [parameter.untyped_storage() for parameter in self.model.parameters() if parameter.numel()]
         products = [self._project, *(p for b in self.layers if isinstance(b, FusedBlock) for p in b.products)]
-        for product in products:
-            if isinstance(product, Product):
-                tensors += [t for t in (product.weight, product.scale, product.bias) if t is not None]
-        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t.numel()}
-        return sum(storages.values())
+        own: int = sum(product.own_bytes for product in products if isinstance(product, Product))
+        shared: dict[int, int] = {storage.data_ptr(): storage.nbytes() for storage in held}
+        return own + sum(shared.values())
 
     def embed(self, ids: Tensor) -> Tensor:
         """[rows] token ids to [1, rows, width]."""

@@ -99,30 +99,39 @@ def _one_row(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
 
 
 def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
-    """Causal attention of the newest rows, block by block of queries, never a full rows x keys map."""
+    """Causal attention of the newest rows, block by block of queries, never a full rows x keys map.
+
+    The scores of a block live in two buffers that every block uses again, so that they stay in the processor's cache.
+    """
     heads, rows, dim = q.shape
     kv_heads, num_keys, _ = k.shape
     past, group = num_keys - rows, heads // kv_heads
     grouped = (q * scaling).view(kv_heads, group, rows, dim)
-    keys = k.transpose(1, 2)
     out = q.new_empty(rows, heads, dim)
-    for start in range(0, rows, _BLOCK):
-        stop = min(rows, start + _BLOCK)
-        low = 0 if window is None else max(0, past + start - window + 1)
-        high, size = past + stop, stop - start
-        block = grouped[:, :, start:stop].reshape(kv_heads, group * size, dim)
-        logits = torch.bmm(block, keys[:, :, low:high]).view(kv_heads, group, size, high - low)
-        logits[..., high - low - size :] += _triangle(size, logits.dtype, logits.device)
-        if window is not None and high - low > window:
-            # Row i of the block sees no key before past + start + i - window + 1.
-            far = torch.arange(high - low, device=q.device) + (low + window) <= torch.arange(
-                past + start, high, device=q.device
-            ).unsqueeze(1)
-            logits.masked_fill_(far, float("-inf"))
-        weights = torch.softmax(logits, -1).view(kv_heads, group * size, high - low)
-        mixed = torch.bmm(weights, v[:, low:high]).view(heads, size, dim)
-        out[start:stop] = mixed.transpose(0, 1)
+    scores, weights = q.new_empty(2, group * min(rows, _BLOCK) * num_keys)
+    for head in range(kv_heads):
+        keys, values = k[head].t(), v[head]
+        mixed = out[:, head * group : (head + 1) * group]
+        for start in range(0, rows, _BLOCK):
+            stop = min(rows, start + _BLOCK)
+            size, high = stop - start, past + stop
+            low = 0 if window is None else max(0, past + start - window + 1)
+            block = grouped[head, :, start:stop].reshape(group * size, dim)
+            count = group * size * (high - low)
+            logits = torch.mm(block, keys[:, low:high], out=scores[:count].view(group * size, high - low))
+            _hide(logits.view(group, size, high - low), window)
+            share = torch.softmax(logits, -1, out=weights[:count].view(group * size, high - low))
+            mixed[start:stop] = torch.mm(share, values[low:high]).view(group, size, dim).transpose(0, 1)
     return out
+
+
+def _hide(logits: Tensor, window: int | None) -> None:
+    """Hide what the newest rows may not see: [group, rows, keys], in place; the last key is the last row's own."""
+    size, num_keys = logits.shape[1:]
+    logits[..., num_keys - size :] += _triangle(size, logits.dtype, logits.device)
+    if window is not None and num_keys > window:
+        rows = torch.arange(num_keys - size, num_keys, device=logits.device).unsqueeze(1)
+        logits.masked_fill_(torch.arange(num_keys, device=logits.device) <= rows - window, float("-inf"))
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:

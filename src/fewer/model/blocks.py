@@ -2,8 +2,9 @@
 
 `FusedBlock` takes over a transformers decoder layer: query, key and value projections become one product, gate and up
 another, the rotation is applied to queries and keys together, and keys and values reach the cache in one copy. The
-layer's own parameters become views of the joined ones. With `int8`, products use 8-bit weights with one scale per
-output row (weight-only, rounded to nearest) and the layer's own parameters are gone.
+layer's own parameters become views of the joined ones, or are gone where a product keeps its weight in another form:
+packed for bfloat16 on a CPU (a plain weight would be packed anew at every call), or with `int8` as 8-bit integers with
+one scale per output row (weight-only, rounded to nearest).
 
 Covers the families in `FUSED`; the others run through their transformers layers.
 """
@@ -25,32 +26,42 @@ __all__ = ["FUSED", "FusedBlock", "Product", "signed_angles"]
 
 FUSED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
-_PACKED_ROWS = 4  # up to here the packed 8-bit product beats unpacking the weights
+_INT8_ROWS = 4  # up to here the 8-bit product beats widening the weights first
+_PACKED_FOR = 1024  # rows that the packed layout is chosen for; few rows do well with it too
 
 
 class Product:
-    """`x @ weight.T + bias`, with the weight as it is or as 8-bit integers with a scale per output row.
+    """`x @ weight.T + bias`, with the weight as it is, packed, or as 8-bit integers with a scale per output row.
 
-    x: [..., in]; returns [..., out] in the type of x.
+    x: [..., in]; returns [..., out] in the type of x. `own_bytes`: what it holds besides the weight it was given.
     """
 
-    __slots__ = ("bias", "scale", "weight")
+    __slots__ = ("bias", "own_bytes", "packed", "scale", "weight")
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None, int8: bool = False) -> None:
         self.weight, self.bias = weight, bias
         self.scale: Tensor | None = None
+        self.packed = not int8 and _can_pack(weight)
+        self.own_bytes = 0
+        if self.packed:
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
+            self.own_bytes = weight.nbytes
         if int8:
             wide = weight.float()
             scale = (wide.abs().amax(dim=1) / 127.0).clamp_min(1e-12)
             self.weight = (wide / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8)
             self.scale = scale.to(weight.dtype)
+            self.own_bytes = self.weight.nbytes + self.scale.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
+        if self.packed:
+            out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+            return out
         if self.scale is None:
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])
-        if rows.shape[0] <= _PACKED_ROWS and rows.device.type == "cpu":
+        if rows.shape[0] <= _INT8_ROWS and rows.device.type == "cpu":
             out = torch._weight_int8pack_mm(rows, self.weight, self.scale)
         else:
             out = F.linear(rows, self.weight.to(x.dtype)) * self.scale
@@ -109,16 +120,23 @@ def signed_angles(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
 
 def _join(linears: list[nn.Linear], int8: bool) -> Product:
     """One product for several linear layers; their parameters become views of the joined ones."""
-    if len(linears) == 1 and not int8:
-        return Product(linears[0].weight, linears[0].bias)
-    weight = torch.cat([linear.weight.detach() for linear in linears])
+    weight = (
+        torch.cat([linear.weight.detach() for linear in linears]) if len(linears) > 1 else linears[0].weight.detach()
+    )
     bias = torch.cat([linear.bias.detach() for linear in linears]) if linears[0].bias is not None else None
-    start = 0
+    product, start = Product(weight, bias, int8), 0
     for linear in linears:
         stop = start + int(linear.out_features)
-        kept = weight.new_empty(0) if int8 else weight[start:stop]
-        linear.weight = nn.Parameter(kept, requires_grad=False)
+        linear.weight = nn.Parameter(
+            weight.new_empty(0) if product.own_bytes else weight[start:stop], requires_grad=False
+        )
         if bias is not None:
             linear.bias = nn.Parameter(bias[start:stop], requires_grad=False)
         start = stop
-    return Product(weight, bias, int8)
+    return product
+
+
+def _can_pack(weight: Tensor) -> bool:
+    """Whether oneDNN can keep this weight in the order in which it multiplies."""
+    wanted = weight.device.type == "cpu" and weight.dtype == torch.bfloat16
+    return wanted and bool(torch.backends.mkldnn.enabled) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

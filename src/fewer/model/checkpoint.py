@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from transformers import CONFIG_MAPPING
 
 from fewer.errors import ModelError
 from fewer.model.quiet import summarise
@@ -56,8 +57,11 @@ def _needs() -> str:
 
 def _check_config(path: Path) -> None:
     config = _read_json(path)
-    if not isinstance(config.get("model_type"), str):
+    family = config.get("model_type")
+    if not isinstance(family, str):
         raise ModelError(f"{path} names no model_type. Take the config.json that belongs to the weights.")
+    if "auto_map" in config and family not in CONFIG_MAPPING:
+        raise ModelError(f"{path.parent} is a {family!r} model with its own code, which is never run. Pass another.")
     if quantization := config.get("quantization_config"):
         method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else "unknown"
         raise ModelError(

@@ -1,4 +1,7 @@
-"""Conversions of GGUF files, kept in the user's cache: float32 safetensors with config, tokenizer and checksums.
+"""Conversions of GGUF files, kept in the user's cache: safetensors with config, tokenizer and checksums.
+
+The weights are there twice, in float32 and rounded to bfloat16, so that either can be mapped from its file as it is:
+rounding while loading would hold both in memory at once.
 
 A conversion is written into a temporary directory beside its place and renamed into it, so it is whole or absent,
 also after kill -9 or on a full disk. A lock for each file makes a second process wait for the first. Every use checks
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+import torch
 from filelock import FileLock, Timeout
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -28,6 +32,7 @@ from fewer.model.gguf_model import read_model
 from fewer.model.quiet import quiet
 
 __all__ = [
+    "ROUNDED",
     "Conversion",
     "cache_directory",
     "convert",
@@ -38,7 +43,8 @@ __all__ = [
 ]
 
 MANIFEST = "manifest.json"
-FORMAT = 1  # raise it when what is written changes: older conversions are then made again
+ROUNDED = "bf16"  # the variant's name as transformers knows it
+FORMAT = 2  # raise it when what is written changes: older conversions are then made again
 SLACK_BYTES = 32 * 2**20  # tokenizer, configuration and headers beside the weights
 WAY_OUT = "Free some space, or set FEWER_CACHE to a directory with room that can be written."
 
@@ -108,7 +114,7 @@ def convert(gguf: Path, source_sha256: str, name: str, report: Report) -> Path:
     if (found := find_conversion(source_sha256)) is not None:
         return found
     place = _place(source_sha256)
-    what, needed = f"The conversion of {name}", 4 * header.num_elements + SLACK_BYTES
+    what, needed = f"The conversion of {name}", 6 * header.num_elements + SLACK_BYTES
     with storage_errors(place.parent, what, needed, WAY_OUT), _locked(place, name, report):
         if (found := find_conversion(source_sha256)) is not None:
             return found
@@ -117,7 +123,7 @@ def convert(gguf: Path, source_sha256: str, name: str, report: Report) -> Path:
         for leftover in (place, *place.parent.glob(f".{place.name}-*")):
             shutil.rmtree(leftover, ignore_errors=True)
         check_space(place.parent, what, needed, WAY_OUT)
-        report(f"Converting {name} to float32, once ({needed / 1e6:.0f} MB in {place.parent}).")
+        report(f"Converting {name}, once ({needed / 1e6:.0f} MB in {place.parent}).")
         model, tokenizer = read_model(gguf, header, name)
         with tempfile.TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as temporary:
             work = Path(temporary) / place.name
@@ -152,6 +158,8 @@ def _write(
     """Write model and tokenizer, then a manifest with the size and digest of every file."""
     with quiet():
         model.save_pretrained(directory)
+        rounded = {key: value.to(torch.bfloat16) for key, value in model.state_dict().items()}
+        model.save_pretrained(directory, state_dict=rounded, variant=ROUNDED)
         tokenizer.save_pretrained(directory)
     files = {}
     for path in sorted(directory.iterdir()):
@@ -165,7 +173,7 @@ def _read_manifest(directory: Path) -> Conversion | None:
     """What the manifest says, or None where there is none of this format."""
     try:
         manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT:
+        if manifest["format"] != FORMAT or not manifest["files"]:
             return None
         files = {name: (int(size), str(digest)) for name, (size, digest) in manifest["files"].items()}
         return Conversion(manifest["name"], directory, manifest["source_sha256"], files)

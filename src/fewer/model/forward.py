@@ -111,6 +111,7 @@ def _pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Tensor]:
             if segment.prompt is None or seen or size != len(segment.prompt):
                 raise bad("planner", segment.planner.name, "given with a whole prompt", "Prefill it in one pass.")
             segment.stops = segment.planner.layers(adapter.num_layers)
+        segment.plans, segment.released_bytes, segment.rows_per_layer = [], [], []
         segment.rows = slice(start, start + size)
         segment.pos = torch.arange(seen, seen + size, device=adapter.device)
         segment.first = seen

@@ -20,7 +20,7 @@ from fewer.errors import FewerError, ModelError, bad
 from fewer.model import embedded
 from fewer.model.adapter import refusal
 from fewer.model.checkpoint import check_directory
-from fewer.model.conversion import cache_directory, convert, digest_file, find_conversion, list_conversions
+from fewer.model.conversion import ROUNDED, cache_directory, convert, digest_file, find_conversion, list_conversions
 from fewer.model.embedded import fetch
 from fewer.model.gguf_header import read_header
 from fewer.model.hub import find_hub_model, list_hub_models
@@ -106,6 +106,7 @@ def load_model(
                 config=config,
                 dtype=dtype,
                 use_safetensors=not weights.pickled,
+                variant=_variant(source, dtype),
                 weights_only=True,
                 output_loading_info=True,
                 **local,
@@ -114,8 +115,7 @@ def load_model(
         raise
     except Exception as error:  # transformers raises many kinds for files it cannot read
         raise ModelError(
-            f"{source.name} cannot be loaded from {source.path}: {summarise(error)}. "
-            "Check that its files belong together."
+            f"{source.name} cannot be loaded: {summarise(error)}. Check that its files belong together."
         ) from error
     if missing := sorted(loading["missing_keys"]):
         raise ModelError(
@@ -123,6 +123,12 @@ def load_model(
             "Check that its config.json belongs to its weights."
         )
     return model.eval().requires_grad_(False), tokenizer
+
+
+def _variant(source: Source, dtype: torch.dtype) -> str | None:
+    """The rounded copy of the weights, where one lies beside them and is wanted."""
+    rounded = source.path / f"model.{ROUNDED}.safetensors"
+    return ROUNDED if dtype == torch.bfloat16 and rounded.is_file() else None
 
 
 def list_models() -> list[ModelEntry]:

@@ -3,16 +3,17 @@
 Four things go wrong when pieces are tokenised one by one, and are put right here. Control tokens written in a user's
 text would be read as control tokens. SentencePiece-like tokenizers put a space before every piece. After some control
 tokens that space does belong there. And blank lines are tokenised differently when nothing follows them. Not covered:
-a tokenizer that changes text (lower case, lost spaces) still changes it.
+a tokenizer that changes text (lower case, lost spaces) still changes it, and words joined across two pieces.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
 from fewer.errors import BadInput
 
@@ -33,11 +34,11 @@ class Piece:
 
 
 class Run(NamedTuple):
-    """A text to encode, and what is around it."""
+    """A text to encode, and what has to be put beside it so that it is encoded as in its place."""
 
     text: str
-    starts: bool  # it stands where the tokenizer would itself begin a text
-    goes_on: bool  # it ends with a space and more text follows
+    anchored: bool  # put an anchor before it: the text must not be encoded as the start of something
+    follow: str  # put this behind it: the text ends with a space, and more text follows
 
 
 def encode_pieces(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> list[list[int]]:
@@ -47,17 +48,16 @@ def encode_pieces(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -
     tokenizer cannot read as plain text.
     """
     controls = _control_tokens(tokenizer)
-    newline, letter, both = _encode(tokenizer, ["\n", "a", "\na"])
-    adds_space = both != newline + letter
-    starts = _find_starts(tokenizer, pieces) if adds_space else [True] * len(pieces)
-    end = max((number for number, piece in enumerate(pieces) if piece.text), default=0)
-    runs: list[list[Run]] = []
-    for number, (piece, start) in enumerate(zip(pieces, starts, strict=True)):
-        texts = [piece.text] if piece.trusted else _break_controls(piece.text, tuple(controls))
-        goes_on = piece.text[-1:].isspace() and number < end
-        whole = Run(piece.text, start, goes_on)
-    found = _encode_runs(tokenizer, [run for group in runs for run in group], both[len(newline) :])
-    encoded = [[token for run in group for token in found[run]] for group in runs]
+    flat, owners = [], []
+    for number, piece in enumerate(pieces):
+        for text in [piece.text] if piece.trusted else _break_controls(piece.text, tuple(controls)):
+            flat.append(Piece(text, piece.trusted))
+            owners.append(number)
+    runs = _place_runs(tokenizer, flat)
+    found = _encode_runs(tokenizer, runs)
+    encoded: list[list[int]] = [[] for _ in pieces]
+    for owner, run in zip(owners, runs, strict=True):
+        encoded[owner] += found[run]
     for piece, ids in zip(pieces, encoded, strict=True):
         if not piece.trusted and not set(controls.values()).isdisjoint(ids):
             name = next(text for text, token in controls.items() if token in ids)
@@ -83,39 +83,48 @@ def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[li
     return list(tokenizer(list(texts), verbose=False, **options)["input_ids"])
 
 
-def _encode_runs(tokenizer: PreTrainedTokenizerBase, runs: Iterable[Run], anchored: bool) -> dict[Run, list[int]]:
-    """The ids of every run.
+def _place_runs(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> list[Run]:
+    """The pieces with what has to be put beside them.
 
-    With `anchored`, a run in the middle is encoded behind an anchor whose ids are cut off again. An anchor that
-    merges with the text is of no use; if all do, the text is encoded on its own.
+    A tokenizer that adds no space needs no anchors. One that does adds it at the very start, and where a letter behind
+    a template's text is encoded as at the start. Some tokenizers split blank lines differently before a digit.
     """
-    found: dict[Run, list[int]] = {}
-    left = list(dict.fromkeys(runs))
-    for anchor in ANCHORS if anchored else ():
-        inner = [run for run in left if not run[1]]
-        head, *encoded = _encode(tokenizer, [anchor, *(anchor + text for text, _ in inner)])
-        for run, ids in zip(inner, encoded, strict=True):
-            if ids[: len(head)] == head:
-                found[run] = ids[len(head) :]
-        left = [run for run in left if run not in found]
-    return found | dict(zip(left, _encode(tokenizer, [text for text, _ in left]), strict=True))
-
-
-def _adds_space(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a text on its own is encoded differently from the same text after another one."""
     newline, letter, both = _encode(tokenizer, ["\n", "a", "\na"])
-    return both != newline + letter
-
-
-def _find_starts(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> list[bool]:
-    """For each piece whether the tokenizer would begin a text there: at the very start, after some control tokens."""
-    letter, *probes = _encode(tokenizer, ["a", *((piece.text if piece.trusted else "") + "a" for piece in pieces)])
-    starts, at_start = [], True
-    for piece, probe in zip(pieces, probes, strict=True):
-        starts.append(at_start)
+    adds_space = both != newline + letter
+    probes = _encode(tokenizer, [piece.text + "a" if piece.trusted else "" for piece in pieces])
+    follows, after = [], ""
+    for piece in reversed(pieces):
+        follows.append(("1" if after.isdigit() else "a") if after and piece.text[-1:].isspace() else "")
+        after = piece.text[:1] or after
+    runs, at_start = [], True
+    for piece, probe, follow in zip(pieces, probes, reversed(follows), strict=True):
+        runs.append(Run(piece.text, adds_space and not at_start, follow))
         if piece.text:
             at_start = piece.trusted and probe[-len(letter) :] == letter
-    return starts
+    return runs
+
+
+def _encode_runs(tokenizer: PreTrainedTokenizerBase, runs: Sequence[Run]) -> dict[Run, list[int]]:
+    """The ids of every run, encoded between what it asks for beside it and cut out again.
+
+    Of several anchors the first one is taken that does not merge with the text. Where every anchor merges with it,
+    or what follows it, the text is encoded without.
+    """
+    newline, letter, digit = _encode(tokenizer, ["\n", "\na", "\n1"])
+    tails = {"a": letter[len(newline) :], "1": digit[len(newline) :], "": []}
+    found: dict[Run, list[int]] = {}
+    for anchor, followed in product((*ANCHORS, ""), (True, False)):
+        left = [run for run in dict.fromkeys(runs) if run not in found and (run.anchored or not anchor)]
+        if not left:
+            continue
+        texts = [anchor + run.text + (run.follow if followed else "") for run in left]
+        head, *encoded = _encode(tokenizer, [anchor, *texts])
+        for run, ids in zip(left, encoded, strict=True):
+            tail = tails[run.follow] if followed else []
+            stop = len(ids) - len(tail)
+            if ids[: len(head)] == head and ids[stop:] == tail:
+                found[run] = ids[len(head) : stop]
+    return found
 
 
 def _control_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:

@@ -29,11 +29,13 @@ __all__ = ["SUFFIXES", "parse_file"]
 
 TEXT_KEYS = ("text", "contents", "content")
 INVISIBLE_TAGS = ["iframe", "noscript", "script", "style", "svg", "template", "title"]
-SPACE_AROUND = (  # what stands before and after a tag, by tag
-    dict.fromkeys(["td", "th"], " ")
-    | dict.fromkeys(["address", "article", "aside", "br", "dd", "div", "dt", "figcaption", "figure", "footer"], "\n")
-    | dict.fromkeys(["form", "header", "hr", "li", "main", "nav", "section", "tr"], "\n")
-    | dict.fromkeys(["blockquote", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "table", "ul"], "\n\n")
+LINE, PARAGRAPH = "\0-", "\0="  # breaks while HTML is taken apart; a text holds no NUL
+BREAKS = (
+    dict.fromkeys(["address", "article", "aside", "br", "dd", "div", "dt", "figcaption", "figure", "footer"], LINE)
+    | dict.fromkeys(["form", "header", "hr", "li", "main", "nav", "section", "tr"], LINE)
+    | dict.fromkeys(
+        ["blockquote", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "table", "ul"], PARAGRAPH
+    )
 )
 
 
@@ -105,11 +107,15 @@ def _parse_html(name: str, data: bytes) -> list[Document]:
             string.extract()
         elif not string.find_parent("pre"):
             string.replace_with(NavigableString(re.sub(r"\s+", " ", string)))
-    for tag in soup.find_all(list(SPACE_AROUND)):
-        tag.insert_before(NavigableString(SPACE_AROUND[tag.name]))
-        tag.insert_after(NavigableString(SPACE_AROUND[tag.name]))
-    text = re.sub(r"[^\S\n]*\n[^\S\n]*(?=\n)|[^\S\n]+(?=\n)", "\n", soup.get_text())
-    return [_document(name, re.sub(r"\n{3,}", "\n\n", text), title)]
+    for tag in soup.find_all(["td", "th"]):
+        tag.insert_after(NavigableString(" "))
+    for tag in soup.find_all(list(BREAKS)):
+        tag.insert_before(NavigableString(BREAKS[tag.name]))
+        tag.insert_after(NavigableString(BREAKS[tag.name]))
+    text = re.sub(
+        r"\s*(?:\0[-=]\s*)+", lambda found: "\n\n" if PARAGRAPH in found[0] else "\n", soup.get_text(), flags=re.ASCII
+    )
+    return [_document(name, text, title)]
 
 
 def _parse_json(name: str, data: bytes) -> list[Document]:

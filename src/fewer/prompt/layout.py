@@ -70,7 +70,8 @@ def lay_out(
     what the answer is made to begin with. Control tokens written in any of the texts stay plain text.
 
     The prompt and `max_tokens` more must fit into `max_positions`, or PromptTooLong is raised. With `truncate` the
-    documents are cut from the end of the last one on until they fit; nothing else is ever cut. Raises BadInput, DocumentError and ModelError as described where documents are read, split and framed.
+    documents are cut from the end of the last one on until they fit; nothing else is ever cut. Raises BadInput,
+    DocumentError and ModelError as described where documents are read, split and framed.
     """
     _check_count("max_positions", max_positions, 1, "Pass the number of positions the model has.")
     _check_count("max_tokens", max_tokens, 0, "Pass the room to leave for the answer.")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fewer.errors import bad
 from fewer.prune.planner import Grain, at_layer, check_grain, plan_by_chunk, plan_by_token
-from fewer.types import Keep, Observation, Plan, Planner
+from fewer.types import Keep, Observation, Plan, Planner, Prompt
 
 __all__ = ["PLANNERS", "EndsPrune", "RandomPrune", "StaticPrune", "make_planner"]
 
@@ -38,6 +38,10 @@ class _Settings:
     def budget(self) -> Keep:
         """The parsed budget."""
         return Keep.parse(self.keep)
+
+    def check(self, prompt: Prompt) -> None:
+        """A budget of more tokens than the prompt has is BadInput."""
+        self.budget.count(len(prompt))
 
     def describe(self) -> dict[str, str | int | float | None]:
         """The settings, for the receipt."""

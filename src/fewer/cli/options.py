@@ -1,0 +1,113 @@
+"""The options of `fewer ask`: what each one means, in which unit, and which values it takes.
+
+The values are checked where they are used, so that the command line and Python refuse the same ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+MODEL, PROMPT, PRUNE, ANSWER, OUTPUT = "Model", "Prompt", "Leaving prompt tokens out", "Answer", "Output"
+
+
+def _option(panel: str, text: str, *flags: str, default: bool | str = True, metavar: str | None = None) -> Any:
+    return typer.Option(*flags, help=text, rich_help_panel=panel, show_default=default, metavar=metavar)
+
+
+def _flag(panel: str, text: str, *flags: str) -> Any:
+    return _option(panel, text, *flags, default=False, metavar="")
+
+
+Question = Annotated[str, typer.Argument(help="The question, in quotes.", metavar="QUESTION", show_default=False)]
+Docs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Files, folders, or - for standard input. Text, Markdown, HTML, JSON, JSON lines and PDF are read.",
+        metavar="DOCS",
+        show_default=False,
+    ),
+]
+
+Model = Annotated[
+    str | None,
+    _option(MODEL, "A model's folder, a GGUF file, or a name on the Hugging Face hub.", default="the embedded model"),
+]
+Device = Annotated[str, _option(MODEL, "auto, cpu, cuda, or another that PyTorch has here.")]
+Dtype = Annotated[str, _option(MODEL, "auto (the faster one on this device), float32 or bfloat16.")]
+Weights = Annotated[str, _option(MODEL, "native, or int8: weights in 8 bits, for families of the Llama kind.")]
+AllowPickle = Annotated[bool, _flag(MODEL, "Also open weights in pickle files, which can run code.", "--allow-pickle")]
+
+System = Annotated[str | None, _option(PROMPT, "A system text, put before everything else.", default="none")]
+Split = Annotated[str, _option(PROMPT, "What one chunk is: document, paragraph, or a number of tokens, at least 1.")]
+Truncate = Annotated[
+    bool, _flag(PROMPT, "Where the prompt is too long for the model, cut the documents' end.", "--truncate")
+]
+
+Prune = Annotated[str, _option(PRUNE, "How to choose them: none, random, static or ends.")]
+Keep = Annotated[
+    str | None,
+    _option(
+        PRUNE,
+        "How much of the prompt stays, with --prune: tokens (256) or a share (25%, 0.25); from 1 token to all.",
+        default=False,
+    ),
+]
+Layer = Annotated[
+    int | None,
+    _option(
+        PRUNE,
+        "The layer after which they leave, with --prune: from 0 (static: from 1) to the number of layers less 1.",
+        default="0; static: a third of the layers",
+    ),
+]
+Grain = Annotated[str | None, _option(PRUNE, "What leaves at once, with --prune: token or chunk.", default="token")]
+
+MaxTokens = Annotated[int, _option(ANSWER, "Longest answer, in tokens, at least 1.")]
+Temperature = Annotated[float, _option(ANSWER, "0 takes the likeliest token; above, up to 100, tokens are drawn.")]
+TopK = Annotated[int, _option(ANSWER, "Draw from this many tokens; 0 is off. With --temperature.")]
+TopP = Annotated[
+    float,
+    _option(
+        ANSWER, "Draw from the likeliest tokens with this total probability, above 0; 1 is off. With --temperature."
+    ),
+]
+MinP = Annotated[
+    float,
+    _option(
+        ANSWER,
+        "Draw from tokens with this share of the likeliest one's probability, up to 1; 0 is off. With --temperature.",
+    ),
+]
+RepetitionPenalty = Annotated[
+    float, _option(ANSWER, "Divides the logits of tokens seen before; above 0, up to 100; 1 is off.")
+]
+Stop = Annotated[
+    list[str] | None,
+    _option(
+        ANSWER, "A text that ends the answer, not empty. Can be given more than once.", default=False, metavar="TEXT"
+    ),
+]
+Seed = Annotated[int, _option(ANSWER, "Seed of every random choice, at least 0.")]
+
+Json = Annotated[
+    bool, _flag(OUTPUT, "Print one JSON object instead of the text: text, finish_reason, receipt.", "--json")
+]
+Logprobs = Annotated[
+    int | None,
+    _option(
+        OUTPUT,
+        "With --json, add logprobs: of every token and of this many others in its place, in nats; 0 to 100.",
+        default=False,
+    ),
+]
+Html = Annotated[
+    Path | None, _option(OUTPUT, "Write the receipt to this file, as a page.", default=False, metavar="FILE")
+]
+ReceiptFile = Annotated[
+    Path | None,
+    _option(OUTPUT, "Write the receipt to this file, as JSON.", "--receipt", default=False, metavar="FILE"),
+]
+Quiet = Annotated[bool, _flag(OUTPUT, "Say nothing but the answer, and errors.", "--quiet", "-q")]
