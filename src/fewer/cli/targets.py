@@ -31,7 +31,8 @@ def _check(option: str, path: Path) -> Path:
         taken = target.exists() and not target.is_file()
         housed = target.parent.is_dir()
     except (OSError, ValueError, RuntimeError) as error:  # a null byte, a name too long, a loop of links
-        raise bad(option, str(path), f"a file's name ({error})", "Name another file.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise bad(option, str(path), f"a file's name ({reason})", "Name another file.") from None
     if taken:
         raise bad(option, str(path), "a file, or a name not taken yet", "Name a file, not a folder or a device.")
     if not housed:

@@ -53,9 +53,9 @@ class Terminal:
 
         def report(layer: int, num_layers: int) -> None:
             if layer < num_layers and not bar.tasks and time.monotonic() - begin > LONG_S:
+                bar.add_task("", total=num_layers, completed=layer)
                 bar.start()
-                bar.add_task("", total=num_layers)
-            if bar.tasks:
+            elif bar.tasks:
                 bar.update(bar.tasks[0].id, completed=layer)
                 if layer == num_layers:
                     bar.stop()

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from fewer.errors import ModelError, bad
 from fewer.model import attention
 from fewer.model.blocks import FUSED, FusedBlock, Product, signed_angles
+from fewer.model.mapped import forget_pages
 
 if TYPE_CHECKING:
     from fewer.model.forward import Segment
@@ -67,10 +68,11 @@ class Adapter:
             )
         self.weights = weights
         self.layers: list[Layer] = [self._open(index, layer) for index, layer in enumerate(self._decoder.layers)]
-        head = self._lm_head
-        self._project: Callable[[Tensor], Tensor] = (
-            Product(head.weight, head.bias, int8=weights == "int8") if self.fused else head
-        )
+        self._project: Callable[[Tensor], Tensor] = self._lm_head
+        if self.fused:
+            self._project = Product(self._lm_head.weight, self._lm_head.bias, int8=weights == "int8")
+            if self._project.own_bytes:
+                forget_pages([self._lm_head.weight])
 
     @property
     def device(self) -> torch.device:

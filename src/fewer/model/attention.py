@@ -106,7 +106,7 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None
     heads, rows, dim = q.shape
     kv_heads, num_keys, _ = k.shape
     past, group = num_keys - rows, heads // kv_heads
-    grouped = (q * scaling).view(kv_heads, group, rows, dim)
+    grouped = q.view(kv_heads, group, rows, dim)
     out = q.new_empty(rows, heads, dim)
     scores, weights = q.new_empty(2, group * min(rows, _BLOCK) * num_keys)
     for head in range(kv_heads):
@@ -116,7 +116,7 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None
             stop = min(rows, start + _BLOCK)
             size, high = stop - start, past + stop
             low = 0 if window is None else max(0, past + start - window + 1)
-            block = grouped[head, :, start:stop].reshape(group * size, dim)
+            block = (grouped[head, :, start:stop] * scaling).reshape(group * size, dim)
             count = group * size * (high - low)
             logits = torch.mm(block, keys[:, low:high], out=scores[:count].view(group * size, high - low))
             _hide(logits.view(group, size, high - low), window)

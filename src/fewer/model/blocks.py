@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewer.model.attention import attend_rows
+from fewer.model.mapped import forget_pages
 
 if TYPE_CHECKING:
     from fewer.model.forward import Segment
@@ -27,6 +28,7 @@ __all__ = ["FUSED", "FusedBlock", "Product", "signed_angles"]
 FUSED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
 _INT8_ROWS = 4  # up to here the 8-bit product beats widening the weights first
+_ROWS = 1024  # rows that are normed and projected at a time: bounds the memory, and stays in the cache
 _PACKED_FOR = 1024  # rows that the packed layout is chosen for; few rows do well with it too
 
 
@@ -47,10 +49,8 @@ class Product:
             self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
             self.own_bytes = weight.nbytes
         if int8:
-            wide = weight.float()
-            scale = (wide.abs().amax(dim=1) / 127.0).clamp_min(1e-12)
-            self.weight = (wide / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8)
-            self.scale = scale.to(weight.dtype)
+            parts = [_round_to_int8(part) for part in torch.split(weight, _ROWS)]
+            self.weight, self.scale = torch.cat([part for part, _ in parts]), torch.cat([part for _, part in parts])
             self.own_bytes = self.weight.nbytes + self.scale.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -93,23 +93,39 @@ class FusedBlock:
         return self.qkv, self.out, self.gate_up, self.down
 
     def __call__(self, hidden: Tensor, angles: dict[str, tuple[Tensor, Tensor]], segments: list[Segment]) -> Tensor:
-        """The layer\'s output, [1, rows, width]; keys and values are stored on the way."""
-        rows, width = hidden.shape[1], hidden.shape[2]
-        heads, kv_heads, dim = self.heads, self.kv_heads, self.dim
-        qkv = self.qkv(F.rms_norm(hidden[0], (width,), self.norms[0], self.eps)).view(rows, -1, dim)
-        turned = qkv[:, : heads + kv_heads]
-        if self.head_norms is not None:
-            turned[:, :heads] = F.rms_norm(turned[:, :heads], (dim,), self.head_norms[0], self.eps)
-            turned[:, heads:] = F.rms_norm(turned[:, heads:], (dim,), self.head_norms[1], self.eps)
-        cos, sin = angles[""]
-        other = turned.roll(dim // 2, -1)
-        turned.mul_(cos[0].unsqueeze(1)).addcmul_(other, sin[0].unsqueeze(1))
-        kv = qkv[:, heads:].view(rows, 2, kv_heads, dim).permute(1, 2, 0, 3)
-        mixed = attend_rows(self.index, qkv[:, :heads].transpose(0, 1), kv, segments, self.scaling, self.window)
-        hidden = hidden + self.out(mixed.reshape(1, rows, heads * dim))
-        gate_up = self.gate_up(F.rms_norm(hidden, (width,), self.norms[1], self.eps))
-        gate, up = gate_up.chunk(2, dim=-1)
-        return hidden.add_(self.down(F.silu(gate).mul_(up)))
+        """The layer's output, written over `hidden`; keys and values are stored on the way."""
+        rows = hidden[0]
+        qkv = self._project(rows, *angles[""])
+        queries = qkv[:, : self.heads].transpose(0, 1)
+        kv = qkv[:, self.heads :].view(-1, 2, self.kv_heads, self.dim).permute(1, 2, 0, 3)
+        mixed = attend_rows(self.index, queries, kv, segments, self.scaling, self.window)
+        rows += self.out(mixed.reshape(-1, self.heads * self.dim))
+        for part in torch.split(rows, _ROWS):
+            normed = F.rms_norm(part, part.shape[1:], self.norms[1], self.eps)
+            gate, up = self.gate_up(normed).chunk(2, dim=-1)
+            part += self.down(F.silu(gate).mul_(up))
+        return hidden
+
+    def _project(self, rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Queries, keys and values, the first two rotated: [rows, heads + 2 kv_heads, d]."""
+        parts = torch.split(rows, _ROWS)
+        whole = rows.new_empty(rows.shape[0], self.heads + 2 * self.kv_heads, self.dim) if len(parts) > 1 else None
+        for number, part in enumerate(parts):
+            span = slice(number * _ROWS, number * _ROWS + part.shape[0])
+            qkv = self.qkv(F.rms_norm(part, part.shape[1:], self.norms[0], self.eps)).view(part.shape[0], -1, self.dim)
+            turned = qkv[:, : self.heads + self.kv_heads]
+            if self.head_norms is not None:
+                for norm, heads in zip(
+                    self.head_norms, torch.split(turned, [self.heads, self.kv_heads], 1), strict=True
+                ):
+                    heads.copy_(F.rms_norm(heads, heads.shape[2:], norm, self.eps))
+            other = turned.roll(self.dim // 2, -1)
+            turned.mul_(cos[0, span].unsqueeze(1)).addcmul_(other, sin[0, span].unsqueeze(1))
+            if whole is None:
+                return qkv
+            whole[span] = qkv
+        assert whole is not None
+        return whole
 
 
 def signed_angles(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,6 +141,8 @@ def _join(linears: list[nn.Linear], int8: bool) -> Product:
     )
     bias = torch.cat([linear.bias.detach() for linear in linears]) if linears[0].bias is not None else None
     product, start = Product(weight, bias, int8), 0
+    if product.own_bytes or len(linears) > 1:
+        forget_pages(linear.weight for linear in linears)
     for linear in linears:
         stop = start + int(linear.out_features)
         linear.weight = nn.Parameter(
@@ -134,6 +152,13 @@ def _join(linears: list[nn.Linear], int8: bool) -> Product:
             linear.bias = nn.Parameter(bias[start:stop], requires_grad=False)
         start = stop
     return product
+
+
+def _round_to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows as integers in -127..127 and what they are multiplied by, in the weight's own type."""
+    wide = weight.float()
+    scale = (wide.abs().amax(dim=1) / 127.0).clamp_min(1e-12).to(weight.dtype)
+    return (wide / scale.float()[:, None]).round_().clamp_(-127, 127).to(torch.int8), scale
 
 
 def _can_pack(weight: Tensor) -> bool:

@@ -158,7 +158,8 @@ def _write(
     """Write model and tokenizer, then a manifest with the size and digest of every file."""
     with quiet():
         model.save_pretrained(directory)
-        rounded = {key: value.to(torch.bfloat16) for key, value in model.state_dict().items()}
+        once = dict(model.named_parameters())  # tied weights once, as in the float32 file
+        rounded = {key: value.detach().to(torch.bfloat16) for key, value in once.items()}
         model.save_pretrained(directory, state_dict=rounded, variant=ROUNDED)
         tokenizer.save_pretrained(directory)
     files = {}

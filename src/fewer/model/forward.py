@@ -112,12 +112,22 @@ def _pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Tensor]:
                 raise bad("planner", segment.planner.name, "given with a whole prompt", "Prefill it in one pass.")
             segment.stops = segment.planner.layers(adapter.num_layers)
         segment.plans, segment.released_bytes, segment.rows_per_layer = [], [], []
+        _reserve(adapter, segment)
         segment.rows = slice(start, start + size)
         segment.pos = torch.arange(seen, seen + size, device=adapter.device)
         segment.first = seen
         start += size
     ids = torch.cat([segment.ids.to(adapter.device) for segment in segments])
     return adapter.embed(ids), torch.cat([segment.pos for segment in segments])
+
+
+def _reserve(adapter: Adapter, segment: Segment) -> None:
+    """Make room for a new sequence in one go, in the layers that all of its rows reach; piecemeal, memory fragments."""
+    if segment.state.num_seen == 0:
+        like = torch.empty(2, adapter.num_kv_heads, 0, adapter.head_dim, dtype=adapter.dtype, device=adapter.device)
+        for kv in segment.state.layers[: min(segment.stops, default=adapter.num_layers)]:
+            if kv.buffer is None:
+                kv.reserve(segment.ids.numel(), like)
 
 
 def _drop_rows(

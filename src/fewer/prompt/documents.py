@@ -23,7 +23,7 @@ __all__ = ["Reading", "as_documents", "read_paths"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read, in order, and the files inside folders that were left out because of their suffix."""
+    """What was read, in order, and what was left out of folders: files of unknown suffix, and linked folders."""
 
     documents: tuple[Document, ...]
     skipped: tuple[Path, ...] = ()
@@ -33,9 +33,9 @@ def read_paths(paths: Sequence[str | Path], stdin: TextIO | None = None) -> Read
     """Read files, folders and, for `-`, standard input (plain text; `stdin` replaces `sys.stdin`).
 
     A folder is read through all its subfolders, sorted by path. Files and folders whose name starts with a dot are
-    passed over without a word; files with a suffix that no reader knows are reported in `skipped`. A file named
-    directly is read whatever its suffix: an unknown one as plain text. Raises DocumentError, with the path and the
-    way out, at the first file that is missing, unreadable, empty, binary or broken, and for a folder without text.
+    passed over without a word; linked folders, and files with a suffix that no reader knows, are in `skipped`. A file
+    named directly is read whatever its suffix: an unknown one as plain text. Raises DocumentError, with the path and
+    the way out, at the first file that is missing, unreadable, empty, binary or broken, and for a folder without text.
     """
     if isinstance(paths, str | Path):
         raise bad("paths", str(paths), "a list of paths", "Put it into a list.")
@@ -46,14 +46,14 @@ def read_paths(paths: Sequence[str | Path], stdin: TextIO | None = None) -> Read
             documents += parse_file("standard input", ".txt", _read_stdin(stdin or sys.stdin))
         elif os.path.isdir(path):
             found = _list_folder(Path(path))
-            known = [file for file in found if file.suffix.lower() in SUFFIXES]
-            skipped += [file for file in found if file.suffix.lower() not in SUFFIXES]
+            known = {file for file in found if file.suffix.lower() in SUFFIXES and not file.is_dir()}
+            skipped += sorted(file for file in found if file not in known)
             if not known:
                 raise DocumentError(
-                    f"The folder {_show(path)} holds no file to read ({len(found)} with other suffixes). Name a folder "
+                    f"The folder {_show(path)} holds no file to read ({len(found)} of another kind). Name a folder "
                     f"with {', '.join(SUFFIXES)} files, or name the files themselves to read them as text."
                 )
-            for file in known:
+            for file in sorted(known):
                 documents += parse_file(_show(file), file.suffix, _read_file(file))
         else:
             documents += parse_file(_show(path), Path(path).suffix, _read_file(Path(path)))
@@ -98,7 +98,7 @@ def _as_document(index: int, item: str | Mapping[str, str] | Document) -> Docume
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """The visible files below a folder, sorted by path."""
+    """The visible files below a folder and the linked folders, which are not followed."""
 
     def refuse(error: OSError) -> None:
         raise DocumentError(
@@ -109,8 +109,9 @@ def _list_folder(folder: Path) -> list[Path]:
     files: list[Path] = []
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(parent, name) for name in names if not name.startswith(".")]
-    return sorted(files)
+        links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        files += [Path(parent, name) for name in [*names, *links] if not name.startswith(".")]
+    return files
 
 
 def _read_file(path: Path) -> bytes:

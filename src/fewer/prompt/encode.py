@@ -58,8 +58,9 @@ def encode_pieces(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -
     encoded: list[list[int]] = [[] for _ in pieces]
     for owner, run in zip(owners, runs, strict=True):
         encoded[owner] += found[run]
+    forbidden = set(controls.values()) - {tokenizer.unk_token_id}
     for piece, ids in zip(pieces, encoded, strict=True):
-        if not piece.trusted and not set(controls.values()).isdisjoint(ids):
+        if not piece.trusted and not forbidden.isdisjoint(ids):
             name = next(text for text, token in controls.items() if token in ids)
             raise BadInput(
                 f"The text {piece.text[:40]!r} holds {name!r}, which this model's tokenizer cannot read as plain text. "
@@ -107,13 +108,14 @@ def _place_runs(tokenizer: PreTrainedTokenizerBase, pieces: Sequence[Piece]) -> 
 def _encode_runs(tokenizer: PreTrainedTokenizerBase, runs: Sequence[Run]) -> dict[Run, list[int]]:
     """The ids of every run, encoded between what it asks for beside it and cut out again.
 
-    Of several anchors the first one is taken that does not merge with the text. Where every anchor merges with it,
-    or what follows it, the text is encoded without.
+    Of several anchors the first one is taken that the tokenizer knows and that does not merge with the text. Where
+    every anchor merges with it, or what follows it, the text is encoded without.
     """
     newline, letter, digit = _encode(tokenizer, ["\n", "\na", "\n1"])
+    whole = letter[: len(newline)] == digit[: len(newline)] == newline
     tails = {"a": letter[len(newline) :], "1": digit[len(newline) :], "": []}
     found: dict[Run, list[int]] = {}
-    for anchor, followed in product((*ANCHORS, ""), (True, False)):
+    for anchor, followed in product((*ANCHORS, ""), (True, False) if whole else (False,)):
         left = [run for run in dict.fromkeys(runs) if run not in found and (run.anchored or not anchor)]
         if not left:
             continue
@@ -122,7 +124,7 @@ def _encode_runs(tokenizer: PreTrainedTokenizerBase, runs: Sequence[Run]) -> dic
         for run, ids in zip(left, encoded, strict=True):
             tail = tails[run.follow] if followed else []
             stop = len(ids) - len(tail)
-            if ids[: len(head)] == head and ids[stop:] == tail:
+            if ids[: len(head)] == head and ids[stop:] == tail and tokenizer.unk_token_id not in head:
                 found[run] = ids[len(head) : stop]
     return found
 

@@ -1,8 +1,8 @@
 """From the bytes of one file to documents: plain text, Markdown, HTML, JSON, JSON lines, PDF.
 
 Text is UTF-8 (a byte order mark is dropped) or UTF-16 with a byte order mark; HTML may also declare its encoding.
-Line ends become "\\n" and blank lines around a text are dropped. Not covered: pictures and scanned pages, tables
-as tables, office formats, compressed files.
+Line ends become "\\n" and blank lines around the text of a file are dropped; texts inside JSON are kept letter for
+letter. Not covered: pictures and scanned pages, tables as tables, office formats, compressed files.
 """
 
 from __future__ import annotations
@@ -17,26 +17,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pypdf
-from bs4 import BeautifulSoup
 from bs4.dammit import EncodingDetector
-from bs4.element import NavigableString, PreformattedString
 from pypdf.errors import DependencyError
 
 from fewer.errors import DocumentError
+from fewer.prompt.html import read_html
 from fewer.types import Document
 
 __all__ = ["SUFFIXES", "parse_file"]
 
 TEXT_KEYS = ("text", "contents", "content")
-INVISIBLE_TAGS = ["iframe", "noscript", "script", "style", "svg", "template", "title"]
-LINE, PARAGRAPH = "\0-", "\0="  # breaks while HTML is taken apart; a text holds no NUL
-BREAKS = (
-    dict.fromkeys(["address", "article", "aside", "br", "dd", "div", "dt", "figcaption", "figure", "footer"], LINE)
-    | dict.fromkeys(["form", "header", "hr", "li", "main", "nav", "section", "tr"], LINE)
-    | dict.fromkeys(
-        ["blockquote", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "table", "ul"], PARAGRAPH
-    )
-)
 
 
 def parse_file(name: str, suffix: str, data: bytes) -> list[Document]:
@@ -87,34 +77,14 @@ def _parse_text(name: str, data: bytes) -> list[Document]:
 def _parse_markdown(name: str, data: bytes) -> list[Document]:
     """Markdown as written; a leading `# heading` becomes the title."""
     text = _decode(name, data)
-    heading = re.match(r"\s*#[^\S\n]+([^\n]+?)[^\S\n]*#*[^\S\n]*(?:\n|\Z)", text)
+    heading = re.match(r"\s*#[^\S\n]+([^\n]+)", text)
     if heading and text[heading.end() :].strip():
-        return [_document(name, text[heading.end() :], heading[1])]
+        return [_document(name, text[heading.end() :], heading[1].rstrip().rstrip("#"))]
     return [_document(name, text)]
 
 
 def _parse_html(name: str, data: bytes) -> list[Document]:
-    """The visible text, one line per block and a blank line around paragraphs; the title is `<title>`."""
-    markup = _decode(name, data, EncodingDetector.find_declared_encoding(data, is_html=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # bs4 guesses at short texts that look like paths and at XHTML
-        soup = BeautifulSoup(markup, "html.parser")
-    title = soup.title.get_text() if soup.title else ""
-    for tag in soup.find_all(INVISIBLE_TAGS):
-        tag.decompose()
-    for string in list(soup.find_all(string=True)):
-        if isinstance(string, PreformattedString):  # comments, declarations
-            string.extract()
-        elif not string.find_parent("pre"):
-            string.replace_with(NavigableString(re.sub(r"\s+", " ", string)))
-    for tag in soup.find_all(["td", "th"]):
-        tag.insert_after(NavigableString(" "))
-    for tag in soup.find_all(list(BREAKS)):
-        tag.insert_before(NavigableString(BREAKS[tag.name]))
-        tag.insert_after(NavigableString(BREAKS[tag.name]))
-    text = re.sub(
-        r"\s*(?:\0[-=]\s*)+", lambda found: "\n\n" if PARAGRAPH in found[0] else "\n", soup.get_text(), flags=re.ASCII
-    )
+    title, text = read_html(_decode(name, data, EncodingDetector.find_declared_encoding(data, is_html=True)))
     return [_document(name, text, title)]
 
 

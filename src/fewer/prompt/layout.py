@@ -32,8 +32,12 @@ class Layout:
     """A prompt, and what was cut from the documents to make it fit: nothing, unless the caller allowed it."""
 
     prompt: Prompt
-    truncated_tokens: int = 0  # document tokens left out
     dropped_chunks: int = 0  # chunks of which nothing is left
+
+    @property
+    def truncated_tokens(self) -> int:
+        """Document tokens left out."""
+        return self.prompt.truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +98,15 @@ def lay_out(
         texts[f"document {number}"] = splitter.split_text(text)
         titles[f"document {number}"] = document.title or Path(document.source).name or f"document {number}"
     parts = _encode_frame(tokenizer, frame, texts, splitter)
-    for slot in titles.keys() - {part.slot for part in parts}:
-        raise DocumentError(f"The tokenizer makes no token of {slot} ({titles[slot]}). Leave it out.")
+    present = {part.slot for part in parts}
+    for slot, title in titles.items():
+        if slot not in present:
+            raise DocumentError(f"The tokenizer makes no token of {slot} ({title}). Leave it out.")
     if not templated:
         parts.insert(0, Part(opening_ids(tokenizer)))
     fitting = _fit(parts, max_positions, max_tokens, truncate)
     before, after = ([len(part.ids) for part in some if part.is_document] for some in (parts, fitting))
-    return Layout(_assemble(fitting, titles, sinks), sum(before) - sum(after), len(before) - len(after))
+    return Layout(_assemble(fitting, titles, sinks, sum(before) - sum(after)), len(before) - len(after))
 
 
 def _encode_frame(
@@ -162,7 +168,7 @@ def _fit(parts: list[Part], max_positions: int, max_tokens: int, truncate: bool)
     return parts[:first] + kept + parts[last:]
 
 
-def _assemble(parts: Sequence[Part], titles: Mapping[str, str], sinks: int) -> Prompt:
+def _assemble(parts: Sequence[Part], titles: Mapping[str, str], sinks: int, truncated: int) -> Prompt:
     """Put the parts one after the other. A chunk begins after the sinks; several of one document are numbered."""
     ids: list[int] = []
     chunks, query = [], (0, 0)
@@ -180,7 +186,7 @@ def _assemble(parts: Sequence[Part], titles: Mapping[str, str], sinks: int) -> P
     protected = torch.ones(len(ids), dtype=torch.bool)
     for chunk in chunks:
         protected[chunk.start : chunk.stop] = False
-    return Prompt(torch.tensor(ids, dtype=torch.int64), protected, tuple(chunks), query)
+    return Prompt(torch.tensor(ids, dtype=torch.int64), protected, tuple(chunks), query, truncated)
 
 
 def _check_count(name: str, value: object, low: int, way_out: str) -> None:

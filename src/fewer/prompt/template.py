@@ -48,7 +48,7 @@ def render_frame(tokenizer: PreTrainedTokenizerBase, num_documents: int, has_sys
     if has_system:
         with suppress(ModelError):
             frame = _cut(_render(tokenizer, [("system", _mark("system")), ("user", user)]))
-    if "system" not in frame:
+    if "system" not in frame[1::2]:
         frame = _cut(_render(tokenizer, [("user", system + user)]))
     found = frame[1::2]
     for slot in slots:
