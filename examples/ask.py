@@ -6,7 +6,7 @@ from fewer import Engine
 
 engine = Engine.load()
 answer = engine.ask(
-    "How often does the light flash?",
+    "How long does the crossing take?",
     documents=[
         "The ferry to the mainland sails at eight in the morning. The crossing takes 50 minutes.",
         {

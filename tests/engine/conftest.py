@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,17 +40,10 @@ def real_tokenizer() -> PreTrainedTokenizerBase:
 
 @pytest.fixture(scope="session")
 def real_reference(real: Engine, device: torch.device) -> PreTrainedModel:
-    """The embedded model as transformers loads it: an engine takes its model over."""
-    return load_model(real.setting.source, torch.float32)[0].to(device)
-
-
-@pytest.fixture
-def all_threads() -> Iterator[None]:
-    """As many threads as PyTorch would take by itself, for the real model."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    yield
-    torch.set_num_threads(before)
+    """The embedded model as transformers loads it, without an end token: an engine takes its model over."""
+    model = load_model(real.setting.source, torch.float32)[0].to(device)
+    model.generation_config.eos_token_id = None
+    return model
 
 
 @pytest.fixture(scope="session")

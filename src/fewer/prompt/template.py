@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Frame", "render_frame"]
 
-INSTRUCTION = "Answer the question using the documents below.\n\n"
+INSTRUCTION = "Read these documents.\n\n"
 BETWEEN_DOCUMENTS = "\n\n"
-BEFORE_QUESTION = "\n\nQuestion: "
+BEFORE_QUESTION = "\n\nAnswer this question from the documents: "
 PLAIN = "Lay the prompt out as plain text instead (chat=False)."
 
 Frame = list[str]
