@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from tinytext import END_ID, TOKENIZER, random_ids, request, theirs
+from tinytext import END_ID, NUM_LAYERS, TOKENIZER, make_engine, random_ids, request, theirs
 from transformers import PreTrainedModel
 
 from fewer import Answer, Engine, Prompt, RandomPrune, Request, StaticPrune
@@ -63,6 +63,20 @@ def test_a_second_run_is_bit_identical(engine: Engine, prune: object, temperatur
     for part in ("model", "run", "prompt", "settings", "computed", "plans", "bypass", "output", "certificate"):
         assert getattr(again.receipt, part) == getattr(first.receipt, part), part
     assert again.receipt.memory.kv_bytes_per_layer == first.receipt.memory.kv_bytes_per_layer
+
+
+@pytest.mark.parametrize(("dtype", "weights"), [("bfloat16", "native"), ("float32", "int8"), ("bfloat16", "int8")])
+def test_other_number_formats(device: torch.device, dtype: str, weights: str) -> None:
+    engine = make_engine(device, lambda model: model.to(getattr(torch, dtype)), weights)
+    requests = [request(random_ids(5, 21), prune, logprobs=2) for prune in (None, StaticPrune(1.0), StaticPrune(0.5))]
+    plain, kept, pruned = (engine.generate([one])[0] for one in requests)
+    assert (kept.ids, kept.logprobs) == (plain.ids, plain.logprobs)
+    assert [engine.generate([one])[0].logprobs for one in requests] == [plain.logprobs, kept.logprobs, pruned.logprobs]
+    run = plain.receipt.run
+    assert (run.dtype, run.weights) == (dtype, "int8" if weights == "int8" else dtype)
+    row = 2 * 2 * 12 * (2 if dtype == "bfloat16" else 4)
+    assert plain.receipt.memory.kv_bytes_per_layer == ((21 + 12) * row,) * NUM_LAYERS
+    assert pruned.receipt.memory.kv_bytes_per_layer == ((10 + 12) * row,) * NUM_LAYERS
 
 
 def test_answers_come_in_the_order_of_the_requests(engine: Engine) -> None:

@@ -72,14 +72,14 @@ END_ID, TURN_ID = TOKENIZER.convert_tokens_to_ids([END, TURN])
 SPEAKER = Tiny("speaker", "Llama", settings={"vocab_size": VOCAB, "max_position_embeddings": 128})
 
 
-def make_engine(device: torch.device, change: Change | None = None) -> Engine:
+def make_engine(device: torch.device, change: Change | None = None, weights: str = "native") -> Engine:
     """An engine over a copy of the tiny model, changed before it is taken over."""
     model = copy.deepcopy(SPEAKER.on(device).model)
     if change is not None:
         with torch.no_grad():
             change(model)
     source = Source("tiny", "directory", Path("tiny"))
-    return Engine(Adapter(model), TOKENIZER, Setting(source, "asked for", 0.25))
+    return Engine(Adapter(model, weights=weights), TOKENIZER, Setting(source, "asked for", 0.25))
 
 
 def random_ids(seed: int, size: int) -> list[int]:

@@ -47,7 +47,7 @@ def test_empty_system_text_replaces_the_templates_own() -> None:
     [
         ("{{ messages[0]['content'] * 2 }}", "writes the document 1 2 times"),
         ("{{ 'Hello' }}", "writes the document 1 0 times"),
-        ("{{ messages[0]['content'].split('Answer')[0] }}", "writes the document 1 0 times"),
+        ("{{ messages[0]['content'].split('Read')[0] }}", "writes the document 1 0 times"),
         ("{{ raise_exception('No users') }}", "template fails .*No users"),
         ("{{ messages[0]['content'][0]['text'].x.y }}", "template fails"),
         ("{% if %}", "template fails"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "attend", "attend_rows"]
 
 NAME = "fewer"
+_LONG = 768  # keys from which two bfloat16 products beat the fused kernel for one row on a CPU
 _BLOCK = 128  # query rows per block: scores of a block stay in the cache
 
 
@@ -90,11 +91,13 @@ def _attend(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int 
 
 
 def _one_row(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
-    """One query over all keys: [heads, 1, d] to [1, heads, d]."""
+    """One query over all keys: [heads, 1, d] to [1, heads, d]. The heads of a group are the rows of one product."""
     heads, _, dim = q.shape
-    kv_heads = k.shape[0]
-    grouped = (q * scaling).view(kv_heads, heads // kv_heads, dim)
-    logits = torch.matmul(k, grouped.transpose(1, 2)).transpose(1, 2)  # [kv_heads, r, n]
+    grouped = q.view(k.shape[0], heads // k.shape[0], dim)
+    if q.dtype != torch.bfloat16 or k.shape[1] < _LONG or q.device.type != "cpu":
+        out = F.scaled_dot_product_attention(grouped[None], k[None], v[None], scale=scaling)
+        return out.view(1, heads, dim)
+    logits = torch.bmm(k, (grouped * scaling).transpose(1, 2)).transpose(1, 2)  # [kv_heads, group, n]
     return torch.bmm(torch.softmax(logits, -1), v).view(1, heads, dim)
 
 

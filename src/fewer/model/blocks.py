@@ -81,6 +81,7 @@ class FusedBlock:
         self.kv_heads = int(attn.k_proj.out_features) // self.dim
         self.norms = (layer.input_layernorm.weight, layer.post_attention_layernorm.weight)
         self.eps = float(layer.input_layernorm.variance_epsilon)
+        self.width = tuple(self.norms[0].shape)
         self.head_norms = (attn.q_norm.weight, attn.k_norm.weight) if hasattr(attn, "q_norm") else None
         self.qkv = _join([attn.q_proj, attn.k_proj, attn.v_proj], int8)
         self.out = _join([attn.o_proj], int8)
@@ -95,37 +96,36 @@ class FusedBlock:
     def __call__(self, hidden: Tensor, angles: dict[str, tuple[Tensor, Tensor]], segments: list[Segment]) -> Tensor:
         """The layer's output, written over `hidden`; keys and values are stored on the way."""
         rows = hidden[0]
-        qkv = self._project(rows, *angles[""])
+        qkv = self._project_parts(rows, *angles[""])
         queries = qkv[:, : self.heads].transpose(0, 1)
         kv = qkv[:, self.heads :].view(-1, 2, self.kv_heads, self.dim).permute(1, 2, 0, 3)
         mixed = attend_rows(self.index, queries, kv, segments, self.scaling, self.window)
         rows += self.out(mixed.reshape(-1, self.heads * self.dim))
         for part in torch.split(rows, _ROWS):
-            normed = F.rms_norm(part, part.shape[1:], self.norms[1], self.eps)
-            gate, up = self.gate_up(normed).chunk(2, dim=-1)
+            gate, up = self.gate_up(F.rms_norm(part, self.width, self.norms[1], self.eps)).chunk(2, dim=-1)
             part += self.down(F.silu(gate).mul_(up))
         return hidden
 
+    def _project_parts(self, rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """`_project`, so many rows at a time that what lies between stays small."""
+        if rows.shape[0] <= _ROWS:
+            return self._project(rows, cos[0], sin[0])
+        whole = rows.new_empty(rows.shape[0], self.heads + 2 * self.kv_heads, self.dim)
+        for start in range(0, rows.shape[0], _ROWS):
+            span = slice(start, start + _ROWS)
+            whole[span] = self._project(rows[span], cos[0, span], sin[0, span])
+        return whole
+
     def _project(self, rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Queries, keys and values, the first two rotated: [rows, heads + 2 kv_heads, d]."""
-        parts = torch.split(rows, _ROWS)
-        whole = rows.new_empty(rows.shape[0], self.heads + 2 * self.kv_heads, self.dim) if len(parts) > 1 else None
-        for number, part in enumerate(parts):
-            span = slice(number * _ROWS, number * _ROWS + part.shape[0])
-            qkv = self.qkv(F.rms_norm(part, part.shape[1:], self.norms[0], self.eps)).view(part.shape[0], -1, self.dim)
-            turned = qkv[:, : self.heads + self.kv_heads]
-            if self.head_norms is not None:
-                for norm, heads in zip(
-                    self.head_norms, torch.split(turned, [self.heads, self.kv_heads], 1), strict=True
-                ):
-                    heads.copy_(F.rms_norm(heads, heads.shape[2:], norm, self.eps))
-            other = turned.roll(self.dim // 2, -1)
-            turned.mul_(cos[0, span].unsqueeze(1)).addcmul_(other, sin[0, span].unsqueeze(1))
-            if whole is None:
-                return qkv
-            whole[span] = qkv
-        assert whole is not None
-        return whole
+        qkv = self.qkv(F.rms_norm(rows, self.width, self.norms[0], self.eps)).view(rows.shape[0], -1, self.dim)
+        turned = qkv[:, : self.heads + self.kv_heads]
+        if self.head_norms is not None:
+            for norm, part in zip(self.head_norms, torch.split(turned, [self.heads, self.kv_heads], 1), strict=True):
+                part.copy_(F.rms_norm(part, (self.dim,), norm, self.eps))
+        other = turned.roll(self.dim // 2, -1)
+        turned.mul_(cos.unsqueeze(1)).addcmul_(other, sin.unsqueeze(1))
+        return qkv
 
 
 def signed_angles(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:

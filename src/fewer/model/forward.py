@@ -56,7 +56,7 @@ class Segment:
         if self.planner is None or layer not in self.stops:
             return None
         assert self.prompt is not None
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + layer) % 2**63)
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + layer + 1) % 2**63)
         plan = self.planner.after(Observation(layer, self.pos, self.prompt, generator, self.observed))
         self.observed = None
         if plan is not None:
