@@ -14,10 +14,11 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/fewer ask "How many flights of stairs lead to the lamp room?" examples/lighthouse --max-tokens 48
+	$(BIN)/fewer ask "How long does the crossing take?" examples/lighthouse --max-tokens 48
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not real" -n 2
+	$(BIN)/python -m pytest -m real
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

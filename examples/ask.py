@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from fewer import Engine
 
+ferry = (
+    "The ferry to the mainland is called the Merrow. "
+    "It sails at eight in the morning, and the crossing takes 50 minutes."
+)
+keepers = "Josiah Penhallow was the first keeper of the lighthouse. Ingrid Solberg was the last one, and she kept bees."
+
 engine = Engine.load()
 answer = engine.ask(
     "How long does the crossing take?",
-    documents=[
-        "The ferry to the mainland sails at eight in the morning. The crossing takes 50 minutes.",
-        {
-            "title": "The lamp",
-            "text": "The light flashes three times every twenty seconds. The lens weighs 2.6 tonnes.",
-        },
-    ],
+    documents=[ferry, {"title": "The keepers", "text": keepers}],
     max_tokens=64,
     seed=0,
 )

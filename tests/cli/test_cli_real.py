@@ -18,7 +18,7 @@ from fewer.model.store import list_models
 
 PROGRAM = Path(sys.executable).with_name("fewer")
 EXAMPLES = Path(__file__).parents[2] / "examples" / "lighthouse"
-QUESTION = "How many flights of stairs lead to the lamp room?"
+QUESTION = "How long does the crossing take?"
 SURROUNDINGS = {**os.environ, "OMP_NUM_THREADS": "1"}  # of the user: the embedded model is in the user's cache
 READY = PROGRAM.exists() and list_models()[0].ready
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +126,7 @@ class Engine:
         split: "document", "paragraph", or a number of tokens. Raises PromptTooLong when it does not fit together with
         `max_tokens`, unless `truncate` allows cutting document text from the end.
         """
-        laid = lay_out(
+        return lay_out(
             self.tokenizer,
             question,
             documents,
@@ -138,8 +137,7 @@ class Engine:
             max_tokens=max_tokens,
             truncate=truncate,
             answer_prefix=answer_prefix,
-        )
-        return replace(laid.prompt, truncated=laid.truncated_tokens)
+        ).prompt
 
     def request(
         self,
