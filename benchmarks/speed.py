@@ -16,15 +16,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from fewer import Engine, Prompt, Request, Sampling
+from fewer.engine.batch import Batch
+from fewer.engine.device import measure_peak as measure_peak_bytes
 from fewer.model.store import load_model, resolve
 
-Run = Callable[[int], None]  # generate so many tokens
+Tick = Callable[[], None]
+Run = Callable[[int, Tick], None]  # generate so many tokens, and call the second after each
 TOKENS = 32
 OURS = {
     "fewer float32": ("float32", "native"),
@@ -34,42 +38,65 @@ OURS = {
 PEERS = {"transformers float32": torch.float32, "transformers bfloat16": torch.bfloat16}
 
 
-def read_ids(files: list[Path], tokenizer: object) -> torch.Tensor:
+def read_ids(files: list[Path], tokenizer: Any) -> torch.Tensor:
     """Token ids of the texts, one after the other, repeated until there are enough."""
     text = "\n\n".join(path.read_text(encoding="utf-8") for path in files)
-    ids = torch.tensor(tokenizer(text)["input_ids"])  # type: ignore[operator]
+    ids = torch.tensor(tokenizer(text)["input_ids"])
     return ids.repeat(-(-8000 // ids.numel()))
 
 
+class Ticker:
+    """What transformers calls with the prompt and then with each token."""
+
+    def __init__(self, tick: Tick) -> None:
+        self.tick, self.calls = tick, 0
+
+    def put(self, value: torch.Tensor) -> None:
+        """The prompt at first, then one token at a time."""
+        self.calls += 1
+        if self.calls > 1:
+            self.tick()
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+
+
 def our_run(engine: Engine, ids: torch.Tensor) -> Run:
-    def run(tokens: int) -> None:
-        engine.generate([Request(Prompt.from_ids(ids), Sampling(max_tokens=tokens, ignore_eos=True))])
+    def run(tokens: int, tick: Tick) -> None:
+        batch = Batch(engine.adapter, engine.tokenizer, engine.end_tokens)
+        batch.add(Request(Prompt.from_ids(ids), Sampling(max_tokens=tokens, ignore_eos=True)))
+        while not batch.idle:
+            batch.step()
+            tick()
 
     return run
 
 
-def their_run(model: object, ids: torch.Tensor) -> Run:
-    def run(tokens: int) -> None:
-        model.generate(  # type: ignore[attr-defined]
+def their_run(model: Any, ids: torch.Tensor) -> Run:
+    def run(tokens: int, tick: Tick) -> None:
+        model.generate(
             ids[None],
             attention_mask=torch.ones_like(ids)[None],
             max_new_tokens=tokens,
             min_new_tokens=tokens,
             do_sample=False,
+            streamer=Ticker(tick),
         )
 
     return run
 
 
-def measure(run: Run, tokens: int) -> tuple[float, float]:
-    """Wall and processor seconds."""
+def measure(run: Run) -> list[float]:
+    """First token in wall and processor seconds, and each further token likewise."""
+    times: list[tuple[float, float]] = []
     gc.collect()
-    wall, cpu = time.perf_counter(), time.process_time()
-    run(tokens)
-    return time.perf_counter() - wall, time.process_time() - cpu
+    begin = time.perf_counter(), time.process_time()
+    run(1 + TOKENS, lambda: times.append((time.perf_counter(), time.process_time())))
+    first, last = times[0], times[-1]
+    return [first[0] - begin[0], first[1] - begin[1], (last[0] - first[0]) / TOKENS, (last[1] - first[1]) / TOKENS]
 
 
-def compare(length: int, ids: torch.Tensor, repeats: int, models: dict[str, object]) -> list[list[str]]:
+def compare(length: int, ids: torch.Tensor, repeats: int, models: dict[str, Any]) -> list[list[str]]:
     """One row a contender: first token and each further token, as ratios to transformers float32."""
     runs = {
         name: our_run(model, ids[:length]) if isinstance(model, Engine) else their_run(model, ids[:length])
@@ -78,32 +105,33 @@ def compare(length: int, ids: torch.Tensor, repeats: int, models: dict[str, obje
     best: dict[str, list[float]] = {}
     for _ in range(repeats):
         for name, run in runs.items():
-            first, whole = measure(run, 1), measure(run, 1 + TOKENS)
-            found = [*first, (whole[0] - first[0]) / TOKENS, (whole[1] - first[1]) / TOKENS]
+            found = measure(run)
             best[name] = [min(pair) for pair in zip(found, best.get(name, found), strict=True)]
     base = best["transformers float32"]
     rows = []
     for name, found in best.items():
         ratios = [f"{value / unit:.2f}" for value, unit in zip(found, base, strict=True)]
-        peak = measure_peak(name, length)
-        rows.append(
-            [str(length), name, f"{found[0]:.3f}", *ratios[:2], f"{1000 * found[2]:.1f}", *ratios[2:], f"{peak:.0f}"]
-        )
+        peak = f"{measure_peak(name, length):.0f}"
+        rows.append([str(length), name, f"{found[0]:.3f}", *ratios[:2], f"{1000 * found[2]:.1f}", *ratios[2:], peak])
     return rows
 
 
 def compare_batch(engine: Engine, ids: torch.Tensor, length: int, width: int = 8) -> str:
     """Tokens per second of eight requests decoded together over those of eight in a row, prefill left out."""
 
-    def seconds(groups: list[list[Request]]) -> float:
-        return sum(measure(lambda _, group=group: engine.generate(group) and None, 0)[0] for group in groups)  # type: ignore[misc]
+    def decode_s(spans: list[int]) -> float:
+        batch = Batch(engine.adapter, engine.tokenizer, engine.end_tokens)
+        for start in spans:
+            prompt = Prompt.from_ids(ids[start : start + length])
+            batch.add(Request(prompt, Sampling(max_tokens=1 + TOKENS, ignore_eos=True)))
+        batch.step()
+        begin = time.perf_counter()
+        while not batch.idle:
+            batch.step()
+        return time.perf_counter() - begin
 
-    def requests(tokens: int) -> list[Request]:
-        sampling = Sampling(max_tokens=tokens, ignore_eos=True)
-        return [Request(Prompt.from_ids(ids[i * 50 : i * 50 + length]), sampling) for i in range(width)]
-
-    together = seconds([requests(1 + TOKENS)]) - seconds([requests(1)])
-    alone = seconds([[r] for r in requests(1 + TOKENS)]) - seconds([[r] for r in requests(1)])
+    spans = [50 * number for number in range(width)]
+    together, alone = decode_s(spans), sum(decode_s([start]) for start in spans)
     what = f"{width} requests of {length} tokens together, {engine.adapter.dtype}, {engine.adapter.weights} weights"
     return f"{what}: {alone / together:.2f} times the tokens per second of {width} in a row"
 
@@ -117,16 +145,14 @@ def measure_peak(name: str, length: int) -> float:
 
 def print_peak(name: str, length: int) -> None:
     """The body of `measure_peak`'s process."""
-    import resource
-
     ids = torch.randint(0, 40000, (length,), generator=torch.Generator().manual_seed(0))
     model = load(name)
     run = our_run(model, ids) if isinstance(model, Engine) else their_run(model, ids)
-    run(4)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 2**20))
+    run(4, lambda: None)
+    print(measure_peak_bytes(torch.device("cpu"))[0] / 2**20)
 
 
-def load(name: str) -> object:
+def load(name: str) -> Any:
     """A contender by its name. The peer reads the same files, in the form that suits its dtype best."""
     if name in OURS:
         dtype, weights = OURS[name]
@@ -156,10 +182,11 @@ def main() -> None:
         "tokens", "contender", "first token, s", "wall", "cpu", "per token, ms", "wall", "cpu", "peak MB",
         title=f"Ratios to transformers float32; {torch.get_num_threads()} threads, torch {torch.__version__}",
     )  # fmt: skip
+    console = Console(width=120)
     for length in options.lengths:
         for row in compare(length, ids, options.repeats, models):
             table.add_row(*row)
-    console = Console(width=120)
+            console.print("  ".join(row), style="dim")
     console.print(table)
     for name in OURS:
         engine = models[name]

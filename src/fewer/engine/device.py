@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import torch
 import torch.nn.functional as F
 
@@ -59,19 +60,20 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device, cache: Path) ->
 
 
 def measure_peak(device: torch.device) -> tuple[int, str]:
-    """The most memory held so far, and what that number is."""
+    """The most memory held so far in bytes, and what that number is."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device), "GPU memory allocated by PyTorch since the process started"
+    scope = "the process's peak resident memory since it started"
+    try:  # not getrusage, whose peak on Linux begins with that of the parent process
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024, scope
+    except (OSError, StopIteration):
+        pass
     try:
         import resource
     except ImportError:  # Windows
-        import psutil
-
-        return int(
-            getattr(psutil.Process().memory_info(), "peak_wset", 0)
-        ), "the process's peak working set since it started"
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024), "the process's peak resident memory since it started"
+        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0)), scope
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024), scope
 
 
 def _time_products(dtype: torch.dtype, device: torch.device) -> float:

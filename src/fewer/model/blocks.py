@@ -27,7 +27,7 @@ __all__ = ["FUSED", "FusedBlock", "Product", "signed_angles"]
 
 FUSED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 
-_INT8_ROWS = 4  # up to here the 8-bit product beats widening the weights first
+_INT8_ROWS = 8  # up to here the 8-bit product beats widening the weights first
 _ROWS = 1024  # rows that are normed and projected at a time: bounds the memory, and stays in the cache
 _PACKED_FOR = 1024  # rows that the packed layout is chosen for; few rows do well with it too
 
