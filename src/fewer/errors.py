@@ -58,4 +58,7 @@ class StorageError(FewerError, OSError):
 
 def bad(name: str, value: object, legal: str, way_out: str) -> BadInput:
     """One sentence with the value, the legal range and the way out, ready to raise."""
-    return BadInput(f"{name} is {value!r}; it must be {legal}. {way_out}")
+    shown = repr(value) if isinstance(value, str) else " ".join(repr(value).split())
+    if len(shown) > 200:
+        shown = f"{shown[:120]}... ({len(shown)} characters)"
+    return BadInput(f"{name} is {shown}; it must be {legal}. {way_out}")

@@ -85,6 +85,7 @@ class Prompt:
             end = chunk.stop
         if free.any():
             raise bad("chunks", self.chunks, f"such that token {int(free.nonzero()[0])} is in one", way_out)
+        _check("truncated", self.truncated, int, 0, None, way_out)
         if not 0 <= self.query[0] <= self.query[1] <= size:
             raise bad("query", self.query, f"a span of the {size} tokens", way_out)
 

@@ -28,8 +28,9 @@ def main() -> NoReturn:
         code = 130
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by whoever started us
+                stream.flush()
     except OSError:  # nobody reads any more
         code = code or 1
     os._exit(code)

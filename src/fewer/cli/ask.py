@@ -62,7 +62,7 @@ def ask(
     choice = {"keep": keep, "layer": layer, "grain": grain}
     drawing = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
     _check_together(prune, choice, temperature, drawing, as_json, logprobs)
-    check_targets({"--html": html, "--receipt": receipt})
+    check_targets({"--html": html, "--receipt": receipt}, docs or ())
     sampling = {
         "max_tokens": max_tokens,
         "temperature": temperature,
@@ -143,6 +143,8 @@ def _read(docs: list[str], terminal: Terminal) -> tuple[Document, ...]:
     """The documents; says which files were left out."""
     from fewer.prompt import read_paths
 
+    if "-" in docs and sys.stdin is None:
+        raise bad("DOCS", "-", "files or folders, since standard input is closed", "Name a file.")
     if "-" in docs and sys.stdin.isatty():
         terminal.note("Reading standard input; end it with Ctrl-D.")
     reading = read_paths(docs)

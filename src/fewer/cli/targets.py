@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from fewer.errors import BadInput, bad
@@ -10,8 +11,8 @@ from fewer.errors import BadInput, bad
 __all__ = ["check_targets"]
 
 
-def check_targets(targets: dict[str, Path | None]) -> None:
-    """BadInput, with the option's name, unless each of these can be written and no two are one file.
+def check_targets(targets: dict[str, Path | None], sources: Sequence[str] = ()) -> None:
+    """BadInput, with the option's name, unless each can be written, no two are one file, and none is a source.
 
     Not covered: what changes on the disk until then. The write itself still refuses, and leaves nothing half-written.
     """
@@ -22,6 +23,8 @@ def check_targets(targets: dict[str, Path | None]) -> None:
         target = _check(option, path)
         if target in seen:
             raise BadInput(f"{seen[target]} and {option} both name {str(path)!r}. Give them two files.")
+        if any(source != "-" and Path(source).resolve() == target for source in sources):
+            raise BadInput(f"{option} names {str(path)!r}, which is one of the documents. Give it another file.")
         seen[target] = option
 
 

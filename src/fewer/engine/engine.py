@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from fewer.prompt import lay_out
 from fewer.types import Document, Planner, Prompt, Sampling
 
 __all__ = ["Engine", "Stream"]
+
+_LOADING = threading.Lock()
 
 Documents = Sequence[str | Mapping[str, str] | Document]
 
@@ -104,9 +107,10 @@ class Engine:
         kind, reason = choose_dtype(dtype, place, cache_directory())
         if weights not in ("native", "int8"):
             raise bad("weights", weights, "'native' or 'int8'", "Leave it out for the weights as they are.")
-        source = resolve(name_or_path, allow_pickle=allow_pickle, progress=progress)
-        model, tokenizer = load_model(source, kind, allow_pickle=allow_pickle)
-        adapter = Adapter(model.to(place), weights=weights)
+        with _LOADING:  # transformers' loading and its verbosity belong to the whole process
+            source = resolve(name_or_path, allow_pickle=allow_pickle, progress=progress)
+            model, tokenizer = load_model(source, kind, allow_pickle=allow_pickle)
+            adapter = Adapter(model.to(place), weights=weights)
         return cls(adapter, tokenizer, Setting(source, reason, time.perf_counter() - begin))
 
     def prompt(
@@ -206,7 +210,10 @@ class Engine:
         while not batch.idle:
             for sequence in batch.step():
                 if sequence.finish_reason:
-                    answers[id(sequence)] = self._answer(sequence)
+                    try:
+                        answers[id(sequence)] = self._answer(sequence)
+                    except Exception as error:  # a planner may describe itself as something no receipt can hold
+                        sequence.error = error
                 if sequence.finish_reason or sequence.error:
                     sequence.state.layers.clear()  # its memory is free for the next one
         for failed in (sequence.error for sequence in sequences if sequence.error):

@@ -29,6 +29,8 @@ class Request:
         if not isinstance(self.sampling, Sampling):
             raise bad("sampling", self.sampling, "a Sampling", "Make one with Sampling(max_tokens=64).")
         parts = ("name", "needs", "layers", "check", "after", "describe")
+        if not isinstance(self.layout_s, (int, float)) or not 0 <= self.layout_s < float("inf"):
+            raise bad("layout_s", self.layout_s, "seconds of at least 0", "Leave it out where nothing was timed.")
         if self.prune is not None and (
             isinstance(self.prune, type) or not all(hasattr(self.prune, part) for part in parts)
         ):

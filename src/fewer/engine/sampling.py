@@ -62,7 +62,7 @@ def _processors(sampling: Sampling) -> LogitsProcessorList:
     """Penalty first, then temperature, top-k, top-p and min-p, as generate() orders them."""
     found = LogitsProcessorList()
     if sampling.repetition_penalty != 1.0:
-        found.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        found.append(RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty)))
     if sampling.temperature > 0:
         found.append(TemperatureLogitsWarper(float(sampling.temperature)))
         if sampling.top_k:

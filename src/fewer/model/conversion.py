@@ -26,6 +26,7 @@ import torch
 from filelock import FileLock, Timeout
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from fewer.errors import bad
 from fewer.model.disk import check_space, storage_errors
 from fewer.model.gguf_header import read_header
 from fewer.model.gguf_model import read_model
@@ -78,7 +79,13 @@ class Conversion:
 
 def cache_directory() -> Path:
     """What this machine keeps between runs: $FEWER_CACHE, or the user's cache directory. It may not exist yet."""
-    return Path(os.environ.get("FEWER_CACHE") or platformdirs.user_cache_dir("fewer")).expanduser()
+    named = os.environ.get("FEWER_CACHE", "")
+    try:
+        return Path(named or platformdirs.user_cache_dir("fewer")).expanduser()
+    except RuntimeError as error:  # no home directory, or no such user
+        raise bad(
+            "FEWER_CACHE", named, f"a directory ({error})", "Set it to a directory that can be written."
+        ) from None
 
 
 def models_dir() -> Path:
@@ -178,5 +185,5 @@ def _read_manifest(directory: Path) -> Conversion | None:
             return None
         files = {name: (int(size), str(digest)) for name, (size, digest) in manifest["files"].items()}
         return Conversion(manifest["name"], directory, manifest["source_sha256"], files)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

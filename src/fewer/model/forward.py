@@ -7,7 +7,9 @@ pass or, when something was raised, none of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,11 +17,13 @@ import torch
 from torch import Tensor
 
 from fewer.errors import bad
-from fewer.kv import State
+from fewer.kv import LayerKV, State
 from fewer.model.adapter import Adapter
 from fewer.types import Observation, Plan, Planner, Prompt
 
 __all__ = ["Segment", "forward"]
+
+_FAULT = "This is a fault of the planner; its protocol is fewer.types.Planner."
 
 
 @dataclass(eq=False)
@@ -57,11 +61,10 @@ class Segment:
             return None
         assert self.prompt is not None
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + layer + 1) % 2**63)
-        plan = self.planner.after(Observation(layer, self.pos, self.prompt, generator, self.observed))
-        self.observed = None
+        seen = Observation(layer, self.pos.clone(), self.prompt, generator, self.observed)
+        self.observed, plan = None, self.planner.after(seen)
         if plan is not None:
-            _check(plan, self.pos, self.prompt)
-            self.plans.append(plan)
+            self.plans.append(_check(plan, layer, self.pos, self.prompt))
         return plan
 
 
@@ -88,14 +91,15 @@ def forward(
             if plans := {i: plan for i, segment in enumerate(segments) if (plan := segment.plan(layer))}:
                 hidden, angles = _drop_rows(hidden, angles, segments, plans)
         logits = adapter.head(_wanted_rows(hidden, segments))
+        layers = [_release(segment) for segment in segments]
     except BaseException:
         for state, rows in marks:
             for kv, num_rows in zip(state.layers, rows, strict=True):
                 kv.truncate(num_rows)
         raise
-    for segment in segments:
+    for segment, kept in zip(segments, layers, strict=True):
         segment.state.num_seen += segment.ids.numel()
-        _release(segment)
+        segment.state.layers = kept
     sizes = [segment.pos.numel() if segment.logits == "all" else 1 for segment in segments]
     return list(torch.split(logits, sizes))
 
@@ -110,7 +114,7 @@ def _pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Tensor]:
         if segment.planner is not None:
             if segment.prompt is None or seen or size != len(segment.prompt):
                 raise bad("planner", segment.planner.name, "given with a whole prompt", "Prefill it in one pass.")
-            segment.stops = segment.planner.layers(adapter.num_layers)
+            segment.stops = _stops(segment.planner, adapter.num_layers)
         segment.plans, segment.released_bytes, segment.rows_per_layer = [], [], []
         _reserve(adapter, segment)
         segment.rows = slice(start, start + size)
@@ -163,23 +167,46 @@ def _wanted_rows(hidden: Tensor, segments: list[Segment]) -> Tensor:
     return hidden[:, torch.cat(index).to(hidden.device)]
 
 
-def _release(segment: Segment) -> None:
-    """Free the keys and values, in the layers before a plan, of the tokens that it dropped."""
+def _release(segment: Segment) -> list[LayerKV]:
+    """The segment's layers without what each plan dropped, in the layers below it; changes nothing yet."""
+    layers = [copy(kv) for kv in segment.state.layers] if segment.plans else segment.state.layers
     for plan in segment.plans:
-        layers = segment.state.layers[: plan.layer] if plan.release else []
-        before = sum(kv.nbytes for kv in layers)
-        for kv in layers:
+        below = layers[: plan.layer] if plan.release else []
+        before = sum(kv.nbytes for kv in below)
+        for kv in below:
             kv.select(torch.searchsorted(kv.pos[0].contiguous(), plan.keep.to(kv.pos.device)))
-        segment.released_bytes.append(before - sum(kv.nbytes for kv in layers))
+        segment.released_bytes.append(before - sum(kv.nbytes for kv in below))
+    return layers
 
 
-def _check(plan: Plan, pos: Tensor, prompt: Prompt) -> None:
-    """A plan keeps active positions, in order, and every protected one."""
+def _stops(planner: Planner, num_layers: int) -> tuple[int, ...]:
+    """The layers a planner asks for, checked."""
+    layers = planner.layers(num_layers)
+    if not isinstance(layers, tuple) or not all(type(layer) is int and 0 <= layer <= num_layers for layer in layers):
+        raise bad(f"the layers of planner {planner.name}", layers, f"a tuple of numbers 0 to {num_layers}", _FAULT)
+    return layers
+
+
+def _check(plan: object, layer: int, pos: Tensor, prompt: Prompt) -> Plan:
+    """A plan is about this layer and keeps active positions, in order, and every protected one."""
+    if not isinstance(plan, Plan):
+        raise bad("plan", plan, "None or a Plan", _FAULT)
+    if type(plan.layer) is not int or plan.layer != layer:
+        raise bad("plan.layer", plan.layer, f"{layer}, the layer it was asked about", _FAULT)
+    if type(plan.release) is not bool:
+        raise bad("plan.release", plan.release, "True or False", _FAULT)
+    if not isinstance(plan.reason, str):
+        raise bad("plan.reason", plan.reason, "a text", _FAULT)
+    for name, value in (("plan.bound", plan.bound), ("plan.dual_gap", plan.dual_gap)):
+        if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value)):
+            raise bad(name, value, "None or a finite number", _FAULT)
+    if not isinstance(plan.keep, Tensor) or plan.keep.dtype != torch.int64 or plan.keep.dim() != 1:
+        raise bad("plan.keep", plan.keep, "one row of int64 positions", _FAULT)
     keep, active = plan.keep.cpu(), pos.cpu()
-    way_out = "This is a fault of the planner; every plan keeps a sorted subset with all protected positions."
     if keep.numel() == 0 or not bool((keep[1:] > keep[:-1]).all()) or not bool(torch.isin(keep, active).all()):
-        raise bad("plan.keep", keep.tolist()[:8], "an ascending, non-empty subset of the active positions", way_out)
+        raise bad("plan.keep", keep.tolist()[:8], "an ascending, non-empty subset of the active positions", _FAULT)
     protected = prompt.protected.nonzero().flatten()
     if not bool(torch.isin(protected, keep).all()):
         lost = protected[~torch.isin(protected, keep)]
-        raise bad("plan.keep", f"without {lost.tolist()[:8]}", "a superset of the protected positions", way_out)
+        raise bad("plan.keep", f"without {lost.tolist()[:8]}", "a superset of the protected positions", _FAULT)
+    return plan

@@ -50,7 +50,7 @@ def _decode(name: str, data: bytes, declared: str | None = None) -> str:
     binary = f"{name} is a binary file (it holds NUL bytes). Convert it to text, or leave it out."
     try:
         text = data.decode(encoding)
-    except (LookupError, UnicodeDecodeError) as error:
+    except (LookupError, UnicodeError) as error:
         if b"\0" in data:
             raise DocumentError(binary) from None
         raise DocumentError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from fewer.errors import StorageError, bad
@@ -32,6 +33,8 @@ def write_file(path: str | os.PathLike[str], text: str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        if target.exists():
+            os.chmod(temporary, stat.S_IMODE(target.stat().st_mode))
         os.replace(temporary, target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
