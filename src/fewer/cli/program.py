@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -33,6 +35,7 @@ class Program(TyperGroup):
     """The group of all commands. Only SystemExit leaves `main`, and no traceback is shown unless asked for."""
 
     debug = False
+    interrupted = False  # by Ctrl-C, also where a library made another error of it
 
     def main(
         self,
@@ -51,17 +54,35 @@ class Program(TyperGroup):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # an answer may hold what this terminal's encoding cannot say
         try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra) or 0
+            with self._noting_interrupts():
+                code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra) or 0
         except typer.Abort:
             code = 130
         except Exception as error:
             if self.debug:
                 traceback.print_exc()
-            message, code = self._describe(error)
-            print_error(message)
+            if self.interrupted:
+                code = 130
+            else:
+                message, code = self._describe(error)
+                print_error(message)
         if code == 130:
             print_error("interrupted")
         sys.exit(code)
+
+    @contextmanager
+    def _noting_interrupts(self) -> Iterator[None]:
+        """Remember Ctrl-C inside the block: an import that it stops half-way may fail as something else."""
+
+        def note(number: int, frame: object) -> None:
+            self.interrupted = True
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _describe(self, error: Any) -> tuple[str, int]:
         """The error in one sentence, and the exit code."""
