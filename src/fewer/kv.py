@@ -65,11 +65,12 @@ class LayerKV:
             self.reserve(stop, kv)
         assert self.buffer is not None
         self.buffer[:, :, self.num_rows : stop].copy_(kv)
-        self.contiguous = self.contiguous and first == self.num_rows
+        contiguous = self.contiguous and first == self.num_rows
+        self.num_rows = stop  # before the rest, so that an interrupt in between is cut back with the rows
+        self.contiguous = contiguous
         self._blocks.append(pos[None])
         if self.log_w is not None:
             self.log_w = torch.cat([self.log_w, self.log_w.new_zeros(self.log_w.shape[0], rows)], dim=1)
-        self.num_rows = stop
 
     def select(self, index: Tensor, log_w: Tensor | None = None) -> None:
         """Keep the rows of `index` ([m] for every head alike, or [kv_heads, m]), ascending; the rest is freed.

@@ -238,7 +238,7 @@ class Observation:
     layer: int  # 1..L; 0 is the embedding
     pos: Tensor  # [n] int64: positions of the prompt tokens still active, ascending
     prompt: Prompt
-    generator: torch.Generator  # seeded by (seed, request, layer); on the CPU
+    generator: torch.Generator  # seeded by (seed, layer); on the CPU
     attention: Tensor | None = None  # [heads, n] float32: the newest position's attention row of this layer
 
 

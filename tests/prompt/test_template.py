@@ -54,6 +54,6 @@ def test_empty_system_text_replaces_the_templates_own() -> None:
     ],
 )
 def test_templates_that_cannot_be_used(chat: str, message: str) -> None:
-    with pytest.raises(ModelError, match=rf"{message}.*chat=False"):
+    with pytest.raises(ModelError, match=rf"{message}.*Take out"):
         place(byte_level(chat), QUESTION, DOCUMENTS)
     assert len(place(byte_level(chat), QUESTION, DOCUMENTS, chat=False)) > 20

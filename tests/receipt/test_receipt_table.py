@@ -28,7 +28,7 @@ def test_says_what_was_left_out(make):
     assert "first token 500 ms, then 18 ms a token; total 1.42 s" in text
     assert "none; nothing is claimed about the tokens left out" in text
     assert "no token was left out" not in text
-    assert "computed, not measured" in text
+    assert "reserved" in text
 
 
 def test_a_full_run_says_so(facts):

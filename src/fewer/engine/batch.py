@@ -43,6 +43,7 @@ class Sequence:
     started: float = 0.0
     prefill_s: float = 0.0
     token_times: list[float] = field(default_factory=list)
+    step_s: list[float] = field(default_factory=list)  # of the step that gave each token
     ended: float = 0.0
     finish_reason: str = ""
     error: Exception | None = None  # why it failed; it has left the batch then, without a finish_reason
@@ -114,7 +115,7 @@ class Batch:
         begin = time.perf_counter()
         try:
             for sequence, (segment, result) in zip(active, self._run(active), strict=True):
-                token = sequence.sampler.choose(result) if isinstance(result, Tensor) else None
+                token, result = _choose(sequence, result)
                 now = time.perf_counter()
                 if token is None:
                     broken = result if isinstance(result, Exception) else _diagnose(self.adapter, sequence)
@@ -124,6 +125,7 @@ class Batch:
                 if sequence.prefill is None:
                     sequence.prefill, sequence.started, sequence.prefill_s = segment, begin, now - begin
                 sequence.most_mates = max(sequence.most_mates, len(active) - 1)
+                sequence.step_s.append(now - begin)
                 self._take(sequence, token, now)
         except BaseException:
             for sequence in active:
@@ -178,6 +180,16 @@ class Batch:
         assert self._progress is not None
         if hidden.shape[1] > len(self.running):  # a prefill, not a decode step
             self._progress(layer, self.adapter.num_layers)
+
+
+def _choose(sequence: Sequence, result: Tensor | Exception) -> tuple[int | None, Tensor | Exception]:
+    """The next token, or None and why: the error there was, or the logits where they are not finite."""
+    if isinstance(result, Exception):
+        return None, result
+    try:
+        return sequence.sampler.choose(result), result
+    except Exception as error:
+        return None, error
 
 
 def _check(request: Request, adapter: Adapter) -> None:

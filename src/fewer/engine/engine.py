@@ -70,6 +70,7 @@ class Stream:
             for _ in self:
                 pass
             self._answer = self._engine._answer(self._sequence)
+            self._sequence.state.layers.clear()
         return self._answer
 
 

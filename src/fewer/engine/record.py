@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import platform
 from dataclasses import asdict, dataclass
 from statistics import mean, median
@@ -171,8 +170,10 @@ def _plan(plan: Plan, kept: int, dropped: int, released: int) -> PlanRecord:
 
 def _bypass(sequence: Sequence) -> tuple[str, ...]:
     """Why a requested pruning left nothing out."""
-    if sequence.request.prune is None or sequence.prefill is None:
+    if sequence.request.prune is None:
         return ()
+    if sequence.prefill is None:
+        return ("the request ended before it ran",)
     if not sequence.prefill.plans:
         return ("the planner made no plan",)
     if all(plan.keep.numel() == len(sequence.request.prompt) for plan in sequence.prefill.plans):
@@ -182,7 +183,7 @@ def _bypass(sequence: Sequence) -> tuple[str, ...]:
 
 def _seconds(sequence: Sequence, setting: Setting) -> SecondsRecord:
     times, layout = sequence.token_times, sequence.request.layout_s
-    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    gaps = sequence.step_s[1:]
     return SecondsRecord(
         load_s=setting.load_s,
         layout_s=layout,

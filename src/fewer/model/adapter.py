@@ -73,6 +73,8 @@ class Adapter:
             self._project = Product(self._lm_head.weight, self._lm_head.bias, int8=weights == "int8")
             if self._project.own_bytes:
                 forget_pages([self._lm_head.weight])
+                if self._lm_head.weight is not self._decoder.embed_tokens.weight:
+                    self._lm_head.weight = nn.Parameter(self._lm_head.weight.new_empty(0), requires_grad=False)
 
     @property
     def device(self) -> torch.device:

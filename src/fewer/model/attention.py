@@ -111,7 +111,8 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None
     past, group = num_keys - rows, heads // kv_heads
     grouped = q.view(kv_heads, group, rows, dim)
     out = q.new_empty(rows, heads, dim)
-    scores, weights = q.new_empty(2, group * min(rows, _BLOCK) * num_keys)
+    most = num_keys if window is None else min(num_keys, window + _BLOCK)
+    scores, weights = q.new_empty(2, group * min(rows, _BLOCK) * most)
     for head in range(kv_heads):
         keys, values = k[head].t(), v[head]
         mixed = out[:, head * group : (head + 1) * group]
@@ -186,8 +187,8 @@ def _last_row(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: in
     heads, _, dim = q.shape
     kv_heads = layer.k.shape[0]
     wide = torch.promote_types(q.dtype, torch.float32)
-    grouped = (q * scaling).view(kv_heads, heads // kv_heads, dim)
-    logits = torch.matmul(layer.k, grouped.transpose(1, 2)).transpose(1, 2).to(wide)
+    grouped = (q.to(wide) * scaling).view(kv_heads, heads // kv_heads, dim)
+    logits = torch.bmm(grouped, layer.k.to(wide).transpose(1, 2))
     if layer.log_w is not None or window is not None:
         logits = logits + _bias(layer, pos, window, wide)
     return torch.softmax(logits, -1).view(heads, layer.num_rows)

@@ -164,4 +164,6 @@ def _round_to_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
 def _can_pack(weight: Tensor) -> bool:
     """Whether oneDNN can keep this weight in the order in which it multiplies."""
     wanted = weight.device.type == "cpu" and weight.dtype == torch.bfloat16
-    return wanted and bool(torch.backends.mkldnn.enabled) and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return (
+        wanted and hasattr(torch.ops.mkldnn, "_linear_pointwise") and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    )

@@ -75,7 +75,7 @@ def forward(
     """Run the segments' new tokens through the model; their states grow by them.
 
     Returns the logits of each segment, `[1, vocab]` or `[rows left, vocab]`, in float32 or wider. `progress` is called
-    with (layer, hidden states) after each layer.
+    with (layer, hidden states) after each layer; the next layer may write over them.
     """
     marks = [(segment.state, [layer.num_rows for layer in segment.state.layers]) for segment in segments]
     try:

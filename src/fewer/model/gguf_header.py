@@ -17,7 +17,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from fewer.errors import ModelError
 
-__all__ = ["GgufHeader", "is_gguf", "read_header"]
+__all__ = ["GgufHeader", "read_header"]
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -37,12 +37,6 @@ class GgufHeader:
     def architecture(self) -> str:
         """llama.cpp's name of the model family."""
         return str(self.metadata.get("general.architecture", ""))
-
-
-def is_gguf(path: Path) -> bool:
-    """Whether the file begins with the GGUF magic bytes."""
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
 
 
 def read_header(path: Path) -> GgufHeader:

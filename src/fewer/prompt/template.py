@@ -21,7 +21,7 @@ __all__ = ["Frame", "render_frame"]
 INSTRUCTION = "Read these documents.\n\n"
 BETWEEN_DOCUMENTS = "\n\n"
 BEFORE_QUESTION = "\n\nAnswer this question from the documents: "
-PLAIN = "Lay the prompt out as plain text instead (chat=False)."
+PLAIN = "Take out the tokenizer's chat template to lay prompts out as plain text, or use another model."
 
 Frame = list[str]
 """Text, slot, text, slot, ..., text. A slot is `system`, `question` or `document 1`, `document 2`, ...; the texts

@@ -179,7 +179,7 @@ class ComputedRecord(BaseModel):
 
 
 class SpreadRecord(BaseModel):
-    """Seconds of one output token after the first, over the answer."""
+    """Seconds of the step that gave one output token, after the first; a stream's reader is not in them."""
 
     model_config = STRICT
 
@@ -218,7 +218,7 @@ class MemoryRecord(BaseModel):
     model_config = STRICT
 
     kv_bytes_per_layer: PerLayer
-    """Keys and values of this request, measured from the tensors' storages."""
+    """Keys and values, measured from the tensors' storages: with the rows reserved for tokens that may come."""
     kv_bytes_full_estimate: PerLayer
     """What a full run would hold in each layer: computed from the shapes, not measured."""
     kv_total_bytes: Count

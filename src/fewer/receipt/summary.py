@@ -52,7 +52,7 @@ def describe_cache(receipt: Receipt) -> str:
     """Bytes of keys and values held, beside what a full run would hold."""
     memory = receipt.memory
     full = format_bytes(sum(memory.kv_bytes_full_estimate))
-    return f"{format_bytes(memory.kv_total_bytes)} held; a full run: {full} (computed, not measured)"
+    return f"{format_bytes(memory.kv_total_bytes)} held, reserved rows included; a full run fills {full} (computed)"
 
 
 def describe_memory(receipt: Receipt) -> str:
