@@ -27,6 +27,8 @@ __all__ = ["SUPPORTED", "Adapter", "refusal"]
 Angles = dict[str, tuple[Tensor, Tensor]]
 Layer = Callable[[Tensor, Angles, "list[Segment]"], Tensor]
 
+_FEW_IDS = 64  # more than these touch enough of a mapped embedding to be worth giving its pages back
+
 SUPPORTED = ("gemma3_text", "granite", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3")
 
 
@@ -67,6 +69,10 @@ class Adapter:
                 f"{', '.join(sorted(FUSED))}. Use weights='native'."
             )
         self.weights = weights
+        if self.fused:  # a read of one mapped norm would make a megabyte around it resident, in every layer
+            for parameter in model.parameters():
+                if parameter.dim() == 1:
+                    parameter.data = parameter.data.clone()
         self.layers: list[Layer] = [self._open(index, layer) for index, layer in enumerate(self._decoder.layers)]
         self._project: Callable[[Tensor], Tensor] = self._lm_head
         if self.fused:
@@ -98,6 +104,8 @@ class Adapter:
     def embed(self, ids: Tensor) -> Tensor:
         """[rows] token ids to [1, rows, width]."""
         hidden: Tensor = self._decoder.embed_tokens(ids[None])
+        if isinstance(self._project, Product) and self._project.own_bytes and ids.numel() > _FEW_IDS:
+            forget_pages([self._decoder.embed_tokens.weight])  # nothing else reads the table
         if self.family == "granite":
             hidden = hidden * self._decoder.embedding_multiplier
         return hidden

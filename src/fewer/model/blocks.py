@@ -136,18 +136,15 @@ def signed_angles(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
 
 def _join(linears: list[nn.Linear], int8: bool) -> Product:
     """One product for several linear layers; their parameters become views of the joined ones."""
-    weight = (
-        torch.cat([linear.weight.detach() for linear in linears]) if len(linears) > 1 else linears[0].weight.detach()
-    )
+    weights = [linear.weight.detach() for linear in linears]
+    converted = int8 or _can_pack(weights[0])
+    weight = weights[0] if converted and len(weights) == 1 else torch.cat(weights)
     bias = torch.cat([linear.bias.detach() for linear in linears]) if linears[0].bias is not None else None
     product, start = Product(weight, bias, int8), 0
-    if product.own_bytes or len(linears) > 1:
-        forget_pages(linear.weight for linear in linears)
+    forget_pages(weights)
     for linear in linears:
         stop = start + int(linear.out_features)
-        linear.weight = nn.Parameter(
-            weight.new_empty(0) if product.own_bytes else weight[start:stop], requires_grad=False
-        )
+        linear.weight = nn.Parameter(weight.new_empty(0) if converted else weight[start:stop], requires_grad=False)
         if bias is not None:
             linear.bias = nn.Parameter(bias[start:stop], requires_grad=False)
         start = stop
