@@ -55,7 +55,7 @@ class Chunk:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
     """Token ids with the spans that may be pruned.
 
@@ -72,7 +72,13 @@ class Prompt:
     truncated: int = 0
 
     def __post_init__(self) -> None:
-        size, way_out = self.ids.numel(), "Let engine.prompt or Prompt.from_ids lay it out."
+        way_out = "Let engine.prompt or Prompt.from_ids lay it out."
+        for name, value in (("ids", self.ids), ("protected", self.protected)):
+            if not isinstance(value, Tensor) or value.device.type != "cpu" or value.layout != torch.strided:
+                raise bad(name, value, "a plain tensor on the CPU", way_out)
+        if not all(isinstance(chunk, Chunk) for chunk in self.chunks) or len(self.query) != 2:
+            raise bad("chunks and query", (self.chunks, self.query), "chunks, and a pair of positions", way_out)
+        size = self.ids.numel()
         if self.ids.dtype != torch.int64 or self.ids.dim() != 1 or not size:
             raise bad("ids", self.ids, "one row of at least one int64 token id", way_out)
         if self.protected.dtype != torch.bool or self.protected.shape != self.ids.shape or not self.protected[-1]:

@@ -186,7 +186,7 @@ def test_a_request_of_a_wrong_type(engine: Engine, item: object) -> None:
 
 @pytest.mark.parametrize("single", [Prompt.from_ids([1, 2]), request([1, 2])], ids=["prompt", "request"])
 def test_one_request_instead_of_several(engine: Engine, single: object) -> None:
-    with pytest.raises(BadInput, match="Put it into a list"):
+    with pytest.raises(BadInput, match="Put them into a list"):
         engine.generate(single)
 
 

@@ -9,7 +9,6 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import constants
 from transformers.integrations.gguf import GgufHeader
 
 from fewer.errors import ModelError
@@ -19,12 +18,7 @@ from fewer.model.store import ModelEntry, fetch, list_models, load_model, resolv
 REAL = embedded.find_package()
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FEWER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    return tmp_path / "cache" / "models"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture

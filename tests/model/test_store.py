@@ -13,20 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import build_model, build_tokenizer, save_directory
-from huggingface_hub import constants
 from transformers import T5Config
 from transformers.utils import logging as transformers_logging
 
 from fewer.errors import BadInput, ModelError
 from fewer.model.store import Source, load_model, resolve
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("FEWER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    return tmp_path / "cache" / "models"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture(scope="session")

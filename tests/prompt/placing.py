@@ -22,7 +22,7 @@ USER_TURN = template.INSTRUCTION + "\n\n".join(TEXTS) + template.BEFORE_QUESTION
 
 
 def place(tokenizer: PreTrainedTokenizerFast, *args: object, **options: object) -> Prompt:
-    return lay_out(tokenizer, *args, **{"max_positions": 4096, **options}).prompt
+    return lay_out(tokenizer, *args, **{"max_positions": 4096, **options})
 
 
 def read(tokenizer: PreTrainedTokenizerFast, prompt: Prompt, start: int = 0, stop: int | None = None) -> str:

@@ -8,7 +8,7 @@ from placing import DOCUMENTS, QUESTION, TEXTS, USER_TURN, Make, check, place, r
 from tinytokens import ALL, CHATML, INST, TURNS, byte_level
 
 from fewer.errors import BadInput, DocumentError, PromptTooLong
-from fewer.prompt import Layout, lay_out
+from fewer.prompt import lay_out
 from fewer.types import Document
 
 
@@ -90,8 +90,7 @@ def test_truncation_at_every_length() -> None:
     delimiter = full.chunks[1].start - full.chunks[0].stop
     fewest = len(head) + 1 + len(tail)
     for room in range(len(full), fewest - 1, -1):
-        layout = lay_out(tokenizer, QUESTION, DOCUMENTS, max_positions=room + 8, max_tokens=8, truncate=True)
-        prompt = layout.prompt
+        prompt = lay_out(tokenizer, QUESTION, DOCUMENTS, max_positions=room + 8, max_tokens=8, truncate=True)
         check(prompt)
         assert 0 <= room - len(prompt) <= delimiter  # a document that is cut away takes its delimiter along
         kept = prompt.ids[~prompt.protected]
@@ -99,16 +98,17 @@ def test_truncation_at_every_length() -> None:
         assert torch.equal(prompt.ids[: prompt.chunks[0].start], head)
         assert torch.equal(prompt.ids[prompt.chunks[-1].stop :], tail)
         assert read(tokenizer, prompt, *prompt.query) == f" {QUESTION}"
-        assert layout.truncated_tokens == prompt.truncated == len(text) - len(kept)
-        assert layout.dropped_chunks == len(full.chunks) - len(prompt.chunks)
+        assert prompt.truncated == len(text) - len(kept)
     assert len(prompt) == fewest
     with pytest.raises(PromptTooLong, match=f"not enough: the other {fewest - 1} tokens"):
         lay_out(tokenizer, QUESTION, DOCUMENTS, max_positions=fewest + 7, max_tokens=8, truncate=True)
 
 
 def test_what_fits_is_not_cut() -> None:
-    layout = lay_out(byte_level(), QUESTION, DOCUMENTS, max_positions=4096, truncate=True)
-    assert layout == Layout(layout.prompt, 0)
+    whole = lay_out(byte_level(), QUESTION, DOCUMENTS, max_positions=4096)
+    allowed = lay_out(byte_level(), QUESTION, DOCUMENTS, max_positions=4096, truncate=True)
+    assert torch.equal(allowed.ids, whole.ids)
+    assert (allowed.truncated, allowed.chunks) == (0, whole.chunks)
 
 
 def test_too_long() -> None:

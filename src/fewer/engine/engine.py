@@ -142,7 +142,7 @@ class Engine:
             max_tokens=max_tokens,
             truncate=truncate,
             answer_prefix=answer_prefix,
-        ).prompt
+        )
 
     def request(
         self,
@@ -197,8 +197,8 @@ class Engine:
         """
         if isinstance(max_running, bool) or not isinstance(max_running, int) or max_running < 1:
             raise bad("max_running", max_running, "a whole number of at least 1", "It bounds the memory in use.")
-        if isinstance(requests, (Request, Prompt)):
-            raise bad("requests", type(requests).__name__, "several requests or prompts", "Put it into a list.")
+        if isinstance(requests, (Request, Prompt)) or not isinstance(requests, Iterable):
+            raise bad("requests", type(requests).__name__, "several requests or prompts", "Put them into a list.")
         batch = self._batch(max_running=max_running)
         sequences = []
         for item in requests:

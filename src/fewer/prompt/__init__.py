@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fewer.prompt.documents import Reading, as_documents, read_paths
-from fewer.prompt.layout import Layout, lay_out
+from fewer.prompt.layout import lay_out
 from fewer.prompt.split import Splitter
 
-__all__ = ["Layout", "Reading", "Splitter", "as_documents", "lay_out", "read_paths"]
+__all__ = ["Reading", "Splitter", "as_documents", "lay_out", "read_paths"]

@@ -24,20 +24,7 @@ from fewer.types import Chunk, Document, Prompt
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["Layout", "lay_out"]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A prompt, and what was cut from the documents to make it fit: nothing, unless the caller allowed it."""
-
-    prompt: Prompt
-    dropped_chunks: int = 0  # chunks of which nothing is left
-
-    @property
-    def truncated_tokens(self) -> int:
-        """Document tokens left out."""
-        return self.prompt.truncated
+__all__ = ["lay_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +52,7 @@ def lay_out(
     truncate: bool = False,
     answer_prefix: str = "",
     chat: bool = True,
-) -> Layout:
+) -> Prompt:
     """Lay a question over documents out as token ids with the spans of the documents' chunks.
 
     A chunk's tokens spell the document's title, a line end and its text; spaces around the question are dropped.
@@ -105,8 +92,8 @@ def lay_out(
     if not templated:
         parts.insert(0, Part(opening_ids(tokenizer)))
     fitting = _fit(parts, max_positions, max_tokens, truncate)
-    before, after = ([len(part.ids) for part in some if part.is_document] for some in (parts, fitting))
-    return Layout(_assemble(fitting, titles, sinks, sum(before) - sum(after)), len(before) - len(after))
+    before, after = (sum(len(part.ids) for part in some if part.is_document) for some in (parts, fitting))
+    return _assemble(fitting, titles, sinks, before - after)
 
 
 def _encode_frame(

@@ -17,6 +17,8 @@ def write_file(path: str | os.PathLike[str], text: str) -> None:
     where the system refuses the write; then an older file at `path` is untouched and nothing else is left behind.
     """
     data = text.encode("utf-8")
+    if not isinstance(path, (str, os.PathLike)):
+        raise bad("path", path, "a file's name", "Name a file.")
     try:
         target = Path(path).resolve()
         taken = target.exists() and not target.is_file()

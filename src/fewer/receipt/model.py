@@ -146,4 +146,6 @@ class Receipt(BaseModel):
         """This receipt's numbers over the other's, and which of them cannot be compared, and why."""
         from fewer.receipt.compare import compare_receipts
 
+        if not isinstance(other, Receipt):
+            raise bad("the other receipt", other, "a Receipt", "Take it from an answer, or read it from its JSON.")
         return compare_receipts(self, other)
