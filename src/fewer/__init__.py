@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fewer.engine import Answer, Engine, Request, Stream, TokenLogprob
     from fewer.prune import EndsPrune, RandomPrune, StaticPrune
     from fewer.receipt import Receipt
-    from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling
+    from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling, Wording
 
 __version__ = "0.1.0"
 
@@ -52,6 +52,7 @@ __all__ = [
     "StorageError",
     "Stream",
     "TokenLogprob",
+    "Wording",
     "__version__",
 ]
 
@@ -59,7 +60,7 @@ _HOMES = {
     "fewer.engine": ("Answer", "Engine", "Request", "Stream", "TokenLogprob"),
     "fewer.prune": ("EndsPrune", "RandomPrune", "StaticPrune"),
     "fewer.receipt": ("Receipt",),
-    "fewer.types": ("Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling"),
+    "fewer.types": ("Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling", "Wording"),
 }
 
 

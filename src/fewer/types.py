@@ -25,6 +25,7 @@ __all__ = [
     "Planner",
     "Prompt",
     "Sampling",
+    "Wording",
 ]
 
 
@@ -39,6 +40,26 @@ class Document:
     text: str
     title: str = ""
     source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What stands around the documents in a prompt: a benchmark's own words instead of the usual ones.
+
+    `before` comes first, the documents follow with `between` between two of them, then `ask`, in which `{question}` is
+    replaced by the question. All of it is protected; the query is the whole of `ask`. Nothing is trimmed.
+    """
+
+    before: str = ""
+    between: str = "\n\n"
+    ask: str = "\n\n{question}"
+
+    def __post_init__(self) -> None:
+        for name in ("before", "between", "ask"):
+            if not isinstance(getattr(self, name), str):
+                raise bad(f"wording.{name}", getattr(self, name), "a string", "Pass the text itself.")
+        if self.ask.count("{question}") != 1:
+            raise bad("wording.ask", self.ask, "a text with {question} in it, once", "Write {question} for its place.")
 
 
 @dataclass(frozen=True, slots=True)

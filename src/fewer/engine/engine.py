@@ -21,7 +21,7 @@ from fewer.model.adapter import Adapter
 from fewer.model.conversion import cache_directory
 from fewer.model.store import load_model, resolve
 from fewer.prompt import lay_out
-from fewer.types import Document, Planner, Prompt, Sampling
+from fewer.types import Document, Planner, Prompt, Sampling, Wording
 
 __all__ = ["Engine", "Stream"]
 
@@ -125,11 +125,14 @@ class Engine:
         answer_prefix: str = "",
         max_tokens: int = 256,
         truncate: bool = False,
+        chat: bool = True,
+        wording: Wording | None = None,
     ) -> Prompt:
         """Lay out a question over documents: token ids, the spans of the chunks, and what is protected.
 
-        split: "document", "paragraph", or a number of tokens. Raises PromptTooLong when it does not fit together with
-        `max_tokens`, unless `truncate` allows cutting document text from the end.
+        split: "document", "paragraph", or a number of tokens. `chat=False` leaves the model's chat template out, and a
+        `wording` replaces the words around documents and question. Raises PromptTooLong when it does not fit together
+        with `max_tokens`, unless `truncate` allows cutting document text from the end.
         """
         return lay_out(
             self.tokenizer,
@@ -142,6 +145,8 @@ class Engine:
             max_tokens=max_tokens,
             truncate=truncate,
             answer_prefix=answer_prefix,
+            chat=chat,
+            wording=wording,
         )
 
     def request(
@@ -155,6 +160,8 @@ class Engine:
         sinks: int = 4,
         answer_prefix: str = "",
         truncate: bool = False,
+        chat: bool = True,
+        wording: Wording | None = None,
         **sampling: Any,
     ) -> Request:
         """A request for `generate`. Keywords that are not about the layout are those of `Sampling`."""
@@ -169,6 +176,8 @@ class Engine:
             answer_prefix=answer_prefix,
             max_tokens=settings.max_tokens,
             truncate=truncate,
+            chat=chat,
+            wording=wording,
         )
         return Request(prompt, settings, prune, time.perf_counter() - begin)
 
@@ -241,7 +250,7 @@ def _sampling(settings: dict[str, Any]) -> Sampling:
     if unknown:
         raise TypeError(
             f"unknown keyword {unknown[0]!r}; known ones are prune, system, split, sinks, answer_prefix, truncate, "
-            + ", ".join(Sampling.__dataclass_fields__)
+            "chat, wording, " + ", ".join(Sampling.__dataclass_fields__)
         )
     return Sampling(**settings)
 

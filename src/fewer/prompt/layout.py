@@ -19,7 +19,7 @@ from fewer.prompt.documents import as_documents
 from fewer.prompt.encode import Piece, encode_pieces, opening_ids
 from fewer.prompt.split import Splitter
 from fewer.prompt.template import render_frame
-from fewer.types import Chunk, Document, Prompt
+from fewer.types import Chunk, Document, Prompt, Wording
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -52,11 +52,13 @@ def lay_out(
     truncate: bool = False,
     answer_prefix: str = "",
     chat: bool = True,
+    wording: Wording | None = None,
 ) -> Prompt:
     """Lay a question over documents out as token ids with the spans of the documents' chunks.
 
     A chunk's tokens spell the document's title, a line end and its text; spaces around the question are dropped.
-    The layout follows the tokenizer's chat template; without one, or with `chat=False`, it is plain text. `split`
+    The layout follows the tokenizer's chat template; without one, or with `chat=False`, it is plain text. A `wording`
+    replaces the words around the documents and the question, and then nothing is trimmed or added. `split`
     is as for `Splitter.parse`. The first `sinks` tokens are protected wherever they fall. `answer_prefix` is
     what the answer is made to begin with. Control tokens written in any of the texts stay plain text.
 
@@ -70,15 +72,21 @@ def lay_out(
     _check_text("question", question)
     _check_text("system", "" if system is None else system)
     _check_text("answer_prefix", answer_prefix)
+    if wording is not None and not isinstance(wording, Wording):
+        raise bad("wording", wording, "a Wording or None", "Make one with Wording(before=..., ask='... {question}').")
+    if not isinstance(chat, bool):
+        raise bad("chat", chat, "True or False", "Leave it out to follow the model's chat template.")
     if not question.strip():
         raise bad("question", question, "a text that is not blank", "Ask something.")
     splitter = Splitter.parse(split)
     documents = as_documents(documents)
     templated = chat and tokenizer.chat_template is not None
-    frame = render_frame(tokenizer, len(documents), system is not None, templated)
+    frame = render_frame(tokenizer, len(documents), system is not None, templated, wording)
     if answer_prefix:
         frame = [*frame, "answer", ""]
     texts = {"system": [system or ""], "question": [question.strip()], "answer": [answer_prefix]}
+    if wording:
+        texts |= {"before": [wording.before], "question": [wording.ask.replace("{question}", question)]}
     titles = {}
     for number, document in enumerate(documents, 1):
         text = f"{document.title}\n{document.text}" if document.title else document.text

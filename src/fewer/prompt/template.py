@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fewer.errors import ModelError
+from fewer.types import Wording
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -24,26 +25,35 @@ BEFORE_QUESTION = "\n\nAnswer this question from the documents: "
 PLAIN = "Take out the tokenizer's chat template to lay prompts out as plain text, or use another model."
 
 Frame = list[str]
-"""Text, slot, text, slot, ..., text. A slot is `system`, `question` or `document 1`, `document 2`, ...; the texts
-between are the template's and the wording of this module, and may be empty."""
+"""Text, slot, text, slot, ..., text. A slot is `system`, `before`, `question` or `document 1`, `document 2`, ...; the
+texts between are the template's and the wording of this module, and may be empty."""
 
 
-def render_frame(tokenizer: PreTrainedTokenizerBase, num_documents: int, has_system: bool, chat: bool) -> Frame:
+def render_frame(
+    tokenizer: PreTrainedTokenizerBase, num_documents: int, has_system: bool, chat: bool, wording: Wording | None = None
+) -> Frame:
     """The frame for a question over so many documents.
 
     With `chat`, from the tokenizer's chat template: one user turn with an instruction, the documents and
     the question (without documents only the question), and the opening of the answer. The system text has a turn of
     its own; where the template has no place for one, it opens the user turn. Otherwise plain text: system text,
     documents, question, each after a blank line. Raises ModelError when the template fails or does not write
-    every slot exactly once.
+    every slot exactly once. A `wording` takes the place of the instruction and of everything between the texts; its
+    `before` and `ask` are in the slots `before` and `question`.
     """
     documents = [f"document {number}" for number in range(1, num_documents + 1)]
-    body = BETWEEN_DOCUMENTS.join(map(_mark, documents))
+    body = (wording.between if wording else BETWEEN_DOCUMENTS).join(map(_mark, documents))
     system = _mark("system") + "\n\n" if has_system else ""
+    if wording:
+        user = (_mark("before") if wording.before else "") + body + _mark("question")
+    else:
+        user = f"{INSTRUCTION}{body}{BEFORE_QUESTION}{_mark('question')}" if documents else _mark("question")
+    if not chat and wording:
+        return _cut(system + user)
     if not chat:
         return _cut(system + (body + "\n\n" if documents else "") + _mark("question") + "\n")
-    user = f"{INSTRUCTION}{body}{BEFORE_QUESTION}{_mark('question')}" if documents else _mark("question")
     slots = [*documents, "question", *(["system"] if has_system else [])]
+    slots += ["before"] if wording and wording.before else []
     frame: Frame = []
     if has_system:
         with suppress(ModelError):

@@ -1,0 +1,108 @@
+"""The arms of a study: what is done to the model's prefill and cache, and what the model may see.
+
+An arm is written as a mapping. Lists stand for every combination: `{prune: [random, static], keep: [50%, 25%]}` is four
+arms. Not covered yet: eviction, and compressing the context before the question is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from fewer.errors import bad
+from fewer.prune import PLANNERS, make_planner
+from fewer.types import Planner
+
+__all__ = ["CONDITIONS", "Arm", "expand_arms"]
+
+CONDITIONS = {
+    "aware": "the question is known while the context is read",
+    "no_context": "the question alone: what the model knows, or guesses",
+}
+_DRAWS = ("random",)
+_OWN = ("name", "prune", "evict", "condition")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to run every item. `settings` are the planner's."""
+
+    name: str
+    prune: str = "none"
+    evict: str = "none"
+    condition: str = "aware"
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it leaves nothing out."""
+        return self.prune == "none" and self.evict == "none" and self.condition == "aware"
+
+    @property
+    def draws(self) -> bool:
+        """Whether its seed matters to what it leaves out."""
+        return self.prune in _DRAWS
+
+    @property
+    def planner(self) -> Planner | None:
+        """A fresh planner. Raises BadInput for settings it does not take."""
+        try:
+            return make_planner(self.prune, **dict(self.settings))
+        except TypeError as error:
+            raise bad(f"arm {self.name!r}", dict(self.settings), f"settings of {self.prune}", f"{error}.") from None
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that defines it, for logs and registrations."""
+        return {"name": self.name, "prune": self.prune, "evict": self.evict, "condition": self.condition} | dict(
+            self.settings
+        )
+
+
+def expand_arms(written: Sequence[Mapping[str, Any]]) -> tuple[Arm, ...]:
+    """Every arm, in order; names are unique, and exactly one leaves nothing out and is called `full`.
+
+    Raises BadInput for an unknown planner, setting or condition, a name given twice, or no full arm.
+    """
+    arms: list[Arm] = []
+    for entry in written:
+        keys = list(entry)
+        choices = [list(value) if isinstance(value, (list, tuple)) else [value] for value in entry.values()]
+        many = any(len(choice) > 1 for choice in choices)
+        arms += [_make_arm(dict(zip(keys, values, strict=True)), many) for values in product(*choices)]
+    names = [arm.name for arm in arms]
+    for name in names:
+        if names.count(name) > 1:
+            raise bad("arm", name, "given once", "Give each arm its own name or settings.")
+    full = [arm.name for arm in arms if arm.is_full]
+    if full != ["full"]:
+        raise bad("the arms that leave nothing out", full, "exactly one, named full", "Add {name: full} to the arms.")
+    return tuple(arms)
+
+
+def _make_arm(entry: dict[str, Any], many: bool) -> Arm:
+    settings = {key: value for key, value in entry.items() if key not in _OWN}
+    prune, evict = str(entry.get("prune", "none")), str(entry.get("evict", "none"))
+    condition = str(entry.get("condition", "aware"))
+    if evict != "none":
+        raise bad("evict", evict, "none in this version", "Take it out of the arm.")
+    if condition not in CONDITIONS:
+        raise bad("condition", condition, f"one of {', '.join(CONDITIONS)}", "Leave it out for aware.")
+    if prune not in ("none", *PLANNERS):
+        raise bad("prune", prune, f"one of {', '.join(['none', *sorted(PLANNERS)])}", "Leave it out for the full run.")
+    if prune == "none" and settings:
+        legal = f"without {', '.join(settings)}, since nothing is pruned"
+        raise bad("arm", entry, legal, "Add prune, or take the settings out.")
+    if condition == "no_context" and prune != "none":
+        raise bad("arm", entry, "without prune, since there is no context", "Take one of the two out.")
+    parts = [prune if prune != "none" else "full"] if condition == "aware" else [condition]
+    parts += [f"{key}={value}" for key, value in settings.items()]
+    name = entry.get("name")
+    if name is not None and many:
+        raise bad("the name of several arms", name, "left out", "Each gets a name from its settings.")
+    arm = Arm(str(name) if name is not None else " ".join(parts), prune, evict, condition, tuple(settings.items()))
+    if not arm.name.strip() or any(mark in arm.name for mark in "/\\\n"):
+        raise bad("the name of an arm", arm.name, "a text without slashes and line ends", "Rename it.")
+    _ = arm.planner
+    return arm

@@ -1,0 +1,98 @@
+"""One row of a run's log: one item under one arm and seed. The schema is the published interface of the logs.
+
+Numbers carry their unit in the name; `_s` is seconds. A refused or failed answer has a row too: its score is 0, its
+`status` and `reason` say why, and it stays in every denominator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["LOG_VERSION", "SCHEMA", "STATUSES", "to_table"]
+
+LOG_VERSION = "1"
+STATUSES = {
+    "ok": "answered, and what the arm asks for was done",
+    "bypassed": "answered by a full run, since the arm's method declined; the reason says why",
+    "refused": "not run: the prompt does not fit into the model's positions",
+    "failed": "an error while running; the reason is its message",
+}
+
+_TEXT, _INT, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+
+SCHEMA = pa.schema(
+    [
+        ("log_version", _TEXT),
+        ("study", _TEXT),
+        ("study_sha256", _TEXT),
+        ("cell", _TEXT),  # SHA-256 over item, arm and seed: unique in a run
+        ("unit", _INT),  # the item's number in the run's order
+        ("item", _TEXT),
+        ("item_sha256", _TEXT),
+        ("task", _TEXT),
+        ("category", _TEXT),
+        ("cluster", _TEXT),
+        ("metric", _TEXT),
+        ("arm", _TEXT),
+        ("prune", _TEXT),
+        ("evict", _TEXT),
+        ("condition", _TEXT),
+        ("settings", _TEXT),  # JSON: the planner's settings
+        ("keep", _TEXT),  # of the settings, as written; null where the arm has none
+        ("seed", _INT),
+        ("status", _TEXT),
+        ("reason", _TEXT),  # null where status is ok
+        ("asked_length", _INT),  # of generated items: tokens of the prompt that were asked for
+        ("depth", _FLOAT),  # where the needle lies, 0 to 1
+        ("num_tokens", _INT),  # of the prompt that was run
+        ("num_protected", _INT),
+        ("truncated_tokens", _INT),
+        ("num_chunks", _INT),
+        ("text", _TEXT),  # the answer
+        ("ids", pa.list_(pa.int32())),
+        ("finish_reason", _TEXT),
+        ("num_new_tokens", _INT),
+        ("score", _FLOAT),  # 0 to 1 by the metric; 0 where nothing came
+        ("same_text", _BOOL),  # as the full run's answer
+        ("agreement", _FLOAT),  # of the full run's tokens: the share before the first different one
+        ("first_margin", _FLOAT),  # nats between the likeliest and the second token, at the first step
+        ("min_margin", _FLOAT),  # the smallest over the answer's tokens
+        ("mean_logprob", _FLOAT),  # nats a token, of the answer
+        ("nll", _FLOAT),  # nats a token, of the first reference answer
+        ("nll_tokens", _INT),
+        ("computed_fraction", _FLOAT),  # token-layers computed in the prefill over tokens x layers
+        ("kept_fraction", _FLOAT),  # tokens that reached the last layer over tokens
+        ("supporting_kept", _FLOAT),  # the same, of the supporting chunks' tokens; null where none is labelled
+        ("kv_bytes", _INT),
+        ("kv_bytes_full", _INT),
+        ("shared", _BOOL),  # the prefill shared layers with other arms: prefill_s is a sum of measured parts
+        ("batch_mates", _INT),  # others in the same steps, at most; they slow its decoding
+        ("prefill_s", _FLOAT),
+        ("first_token_s", _FLOAT),
+        ("per_output_token_s", _FLOAT),  # the median
+        ("total_s", _FLOAT),
+        ("receipt", _TEXT),  # JSON; null where there is none
+        ("model", _TEXT),
+        ("model_sha256", _TEXT),
+        ("device", _TEXT),
+        ("dtype", _TEXT),
+        ("weights", _TEXT),
+        ("num_threads", _INT),
+        ("fewer", _TEXT),
+        ("torch", _TEXT),
+        ("transformers", _TEXT),
+        ("python", _TEXT),
+        ("ended", _TEXT),  # UTC, ISO 8601
+    ]
+)
+
+
+def to_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows as a table of the schema. A missing key, an unknown one or a wrong type is an error (ArrowInvalid)."""
+    names = set(SCHEMA.names)
+    for row in rows:
+        if set(row) != names:
+            raise pa.ArrowInvalid(f"a row differs from the schema in {sorted(set(row) ^ names)}")
+    return pa.Table.from_pylist(rows, schema=SCHEMA)

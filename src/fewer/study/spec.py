@@ -1,0 +1,252 @@
+"""A study, as its file says it: model, tasks, arms, seeds, signals, outcomes and claims.
+
+A study is one YAML file, or one Python file that defines `STUDY` (a `Study`, or a dict of the same shape). Everything
+in it is checked before anything runs; an unknown key is an error. `Study.sha256` is that of its canonical JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import runpy
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fewer.errors import BadInput, bad
+from fewer.study.arms import Arm, expand_arms
+
+__all__ = ["Claim", "ModelChoice", "Outcome", "SamplingChoice", "Study", "TaskChoice", "load_study"]
+
+STRICT = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
+Name = Annotated[str, Field(min_length=1, pattern=r"^[^\s/\\][^/\\\n]*$")]
+Signal = Literal["agreement", "margins", "nll"]
+
+
+class ModelChoice(BaseModel):
+    """Which model answers; the fields are those of `Engine.load`."""
+
+    model_config = STRICT
+
+    path: str | None = None
+    """None is the embedded model; otherwise a directory, a GGUF file, or a hub name."""
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    weights: Literal["native", "int8"] = "native"
+
+
+class TaskChoice(BaseModel):
+    """Which items of which task."""
+
+    model_config = STRICT
+
+    name: Name
+    """A task of the folder `data`, of the shipped sample, or of a generator."""
+    data: str | None = None
+    """A folder with rows, or with a benchmark in its published format; relative to the study's file."""
+    num_items: Annotated[int, Field(ge=1)] | None = None
+    """Items to take (for generators: of each length and depth); None takes all."""
+    lengths: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    """Generators only: the whole prompt's tokens, exactly."""
+    depths: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()
+    """Generators only: where the needle lies, 0 to 1; without them it is spread."""
+    max_length: Annotated[int, Field(ge=1)] | None = None
+    """Items whose prompt is longer are left out before the run, and counted on every page."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """A generator's further settings."""
+
+
+class SamplingChoice(BaseModel):
+    """How tokens are chosen. The answer's length comes from the item unless `max_tokens` is given."""
+
+    model_config = STRICT
+
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class Outcome(BaseModel):
+    """A yes-or-no outcome of an answer, from its score and, where wanted, the full run's score on the same item."""
+
+    model_config = STRICT
+
+    name: Name
+    at_least: float | None = None
+    """The answer's own score is at least this."""
+    below: float | None = None
+    """The answer's own score is below this."""
+    full_at_least: float | None = None
+    """The full run's score on the item is at least this."""
+    full_below: float | None = None
+    """The full run's score on the item is below this."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Outcome:
+        bounds = (self.at_least, self.below, self.full_at_least, self.full_below)
+        if self.name == "score" or all(bound is None for bound in bounds):
+            raise bad("outcome", self.name, "another name than score, with at least one bound", "Give it a bound.")
+        return self
+
+    def holds(self, score: float, full: float) -> bool:
+        """Whether an answer with this score, beside this score of the full run, has the outcome."""
+        return (
+            (self.at_least is None or score >= self.at_least)
+            and (self.below is None or score < self.below)
+            and (self.full_at_least is None or full >= self.full_at_least)
+            and (self.full_below is None or full < self.full_below)
+        )
+
+
+class Claim(BaseModel):
+    """A claim with what would make it true and what would kill it, fixed before the run.
+
+    What is estimated, by `kind`: `difference`, arm minus reference in the outcome, paired by item; `level`, the arm's
+    mean outcome; `speedup`, the reference's seconds to the first token over the arm's; `auc`, how well `signal` ranks
+    the answers that have `outcome`. The claim holds where the interval's lower end is at least `at_least`, and
+    is killed where its upper end is below `kill_below`; otherwise it is undecided.
+    """
+
+    model_config = STRICT
+
+    id: Name
+    statement: Annotated[str, Field(min_length=1)]
+    kind: Literal["difference", "level", "speedup", "auc"]
+    arm: Name
+    reference: Name = "full"
+    tasks: tuple[Name, ...] = ()
+    """The tasks it is about, pooled over items; none is all. Tasks that cannot carry claims are left out and named."""
+    outcome: Name = "score"
+    signal: Name | None = None
+    at_least: float
+    kill_below: float
+    level: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    min_clusters: Annotated[int, Field(ge=2)] = 10
+    """With fewer clusters the claim is undecided, whatever the interval."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Claim:
+        if self.kill_below > self.at_least:
+            legal = f"at most at_least = {self.at_least:g}"
+            raise bad("kill_below", self.kill_below, legal, "A claim cannot hold and be killed at once.")
+        if (self.kind == "auc") != (self.signal is not None):
+            raise bad("signal", self.signal, "given for the kind auc, and only there", "Name a signal of the run.")
+        if self.kind == "auc" and self.outcome == "score":
+            raise bad("outcome", self.outcome, "a yes-or-no outcome of the study", "Define one under outcomes.")
+        return self
+
+
+class Study(BaseModel):
+    """A whole study. The first arm that prunes nothing and sees the context is the reference, named `full`."""
+
+    model_config = STRICT
+
+    name: Name
+    title: str = ""
+    model: ModelChoice = Field(default_factory=ModelChoice)
+    tasks: Annotated[tuple[TaskChoice, ...], Field(min_length=1)]
+    arms: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+    """As written; lists in a field stand for every combination. `expanded` has them one by one."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    """Arms that draw run once for each; the others once, with the first."""
+    task_seed: Annotated[int, Field(ge=0)] = 0
+    """Which items are taken or generated."""
+    sampling: SamplingChoice = Field(default_factory=SamplingChoice)
+    signals: tuple[Signal, ...] = ("agreement", "margins", "nll")
+    outcomes: tuple[Outcome, ...] = (Outcome(name="correct", at_least=0.5),)
+    claims: tuple[Claim, ...] = ()
+    share: bool = True
+    """Arms over the same prompt share layers and steps. Seconds are then sums of parts; `false` runs each alone."""
+    truncate: bool = False
+    """Cut the documents of prompts that do not fit; otherwise they are refused and counted as wrong."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Study:
+        arms = {arm.name for arm in self.expanded}
+        tasks = [task.name for task in self.tasks]
+        _refuse_twice("task", [f"{task.name} of {task.data or 'no folder'}" for task in self.tasks])
+        _refuse_twice("outcome", [outcome.name for outcome in self.outcomes])
+        _refuse_twice("claim", [claim.id for claim in self.claims])
+        _refuse_twice("seed", [str(seed) for seed in self.seeds])
+        for claim in self.claims:
+            for name in (claim.arm, claim.reference):
+                if name not in arms:
+                    raise bad(f"the arm of claim {claim.id}", name, f"one of {', '.join(sorted(arms))}", "Name an arm.")
+            for name in claim.tasks:
+                if name not in tasks:
+                    raise bad(f"the task of claim {claim.id}", name, f"one of {', '.join(tasks)}", "Name a task.")
+            names = ["score", *(outcome.name for outcome in self.outcomes)]
+            if claim.outcome not in names:
+                raise bad(f"the outcome of claim {claim.id}", claim.outcome, f"one of {', '.join(names)}", "Define it.")
+            if claim.kind == "speedup" and self.share:
+                raise bad(
+                    f"share, with the speedup of claim {claim.id}",
+                    True,
+                    "false",
+                    "Seconds count only where an arm ran alone.",
+                )
+        return self
+
+    @property
+    def expanded(self) -> tuple[Arm, ...]:
+        """Every arm, one by one."""
+        return expand_arms(self.arms)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the study's canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_study(path: str | Path) -> Study:
+    """Read a study's file. Raises BadInput with the file, the place in it, the value and the legal range."""
+    path = Path(path)
+    content = _read_content(path)
+    if isinstance(content, Study):
+        return content
+    if not isinstance(content, dict):
+        raise bad(f"{path}", type(content).__name__, "a mapping with name, tasks and arms", "See docs/studies.md.")
+    try:
+        return Study.model_validate(content)
+    except ValidationError as error:
+        raise BadInput(f"{path}: {_describe(error)}") from None
+
+
+def _read_content(path: Path) -> Any:
+    try:
+        if path.suffix in (".yaml", ".yml", ".json"):
+            import yaml
+
+            return yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.suffix == ".py":
+            found = runpy.run_path(str(path))
+            if "STUDY" not in found:
+                raise BadInput(f"{path} defines no STUDY. Assign the study, or a dict of its fields, to STUDY.")
+            return found["STUDY"]
+    except BadInput:
+        raise
+    except FileNotFoundError:
+        raise BadInput(f"{path} does not exist. Check the path; relative paths start at {Path.cwd()}.") from None
+    except Exception as error:
+        raise BadInput(f"{path} cannot be read as a study: {type(error).__name__}: {error}") from None
+    raise bad("the study's file", str(path), "a .yaml, .yml, .json or .py file", "Rename it, or write one.")
+
+
+def _describe(error: ValidationError) -> str:
+    """The first three faults, each with its place and the value."""
+    lines = []
+    for fault in error.errors()[:3]:
+        place = ".".join(str(part) for part in fault["loc"]) or "the study"
+        message = fault["msg"].removeprefix("Value error, ").rstrip(".")
+        shown = "" if fault["type"] in ("missing", "value_error") else f" (it is {fault['input']!r:.80})"
+        lines.append(f"{place}: {message}{shown}.")
+    more = error.error_count() - len(lines)
+    return " ".join(lines) + (f" And {more} more." if more > 0 else "")
+
+
+def _refuse_twice(what: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise bad(what, name, "given once", "Take one of the two out.")
