@@ -20,7 +20,7 @@ from fewer.errors import (
 )
 
 if TYPE_CHECKING:
-    from fewer.engine import Answer, Engine, Request, Stream, TokenLogprob
+    from fewer.engine import Answer, Engine, Outcome, Request, Score, Stream, TokenLogprob
     from fewer.prune import EndsPrune, RandomPrune, StaticPrune
     from fewer.receipt import Receipt
     from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling, Wording
@@ -40,6 +40,7 @@ __all__ = [
     "ModelError",
     "NonFiniteError",
     "Observation",
+    "Outcome",
     "Plan",
     "Planner",
     "Prompt",
@@ -48,6 +49,7 @@ __all__ = [
     "Receipt",
     "Request",
     "Sampling",
+    "Score",
     "StaticPrune",
     "StorageError",
     "Stream",
@@ -57,7 +59,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fewer.engine": ("Answer", "Engine", "Request", "Stream", "TokenLogprob"),
+    "fewer.engine": ("Answer", "Engine", "Outcome", "Request", "Score", "Stream", "TokenLogprob"),
     "fewer.prune": ("EndsPrune", "RandomPrune", "StaticPrune"),
     "fewer.receipt": ("Receipt",),
     "fewer.types": ("Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling", "Wording"),

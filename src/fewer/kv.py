@@ -110,10 +110,13 @@ class LayerKV:
         self.contiguous = self.contiguous or num_rows == 0
 
     def fork(self) -> LayerKV:
-        """An independent copy of the rows in use."""
+        """An independent copy of the rows in use, with the headroom behind them."""
         copy = LayerKV(self.headroom)
         copy.num_rows, copy.contiguous = self.num_rows, self.contiguous
-        copy.buffer = None if self.buffer is None else self.buffer[:, :, : self.num_rows].clone()
+        if self.buffer is not None:
+            _, heads, _, dim = self.buffer.shape
+            copy.buffer = self.buffer.new_empty(2, heads, self.num_rows + self.headroom, dim)
+            copy.buffer[:, :, : self.num_rows].copy_(self.buffer[:, :, : self.num_rows])
         copy.log_w = None if self.log_w is None else self.log_w.clone()
         copy._blocks = [self.pos.clone()] if self.num_rows else []
         return copy

@@ -69,6 +69,7 @@ def make_facts(
             "num_threads": 2,
             "seed": 0,
             "batch_mates": 0,
+            "shared_prefill": False,
         },
         "versions": {"fewer": "0.1.0", "torch": "2.13.0", "transformers": "5.24.0", "python": "3.11.9"},
         "prompt": {

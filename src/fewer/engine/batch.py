@@ -23,6 +23,7 @@ from fewer.errors import NonFiniteError, PromptTooLong, bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter
 from fewer.model.forward import Segment, forward
+from fewer.model.shared import Prefilled
 
 __all__ = ["Batch", "Sequence"]
 
@@ -48,6 +49,8 @@ class Sequence:
     finish_reason: str = ""
     error: Exception | None = None  # why it failed; it has left the batch then, without a finish_reason
     most_mates: int = 0
+    shared_prefill: bool = False
+    greedy: list[bool] = field(default_factory=list)  # of given tokens: whether each was the likeliest
 
     def segment(self) -> Segment:
         """What the next pass computes: the prompt, or the newest token."""
@@ -82,17 +85,29 @@ class Batch:
 
     def add(self, request: Request, arrived: float | None = None) -> Sequence:
         """Queue a request, after checking it against the model."""
+        sequence = self.make(request, arrived)
+        self.waiting.append(sequence)
+        return sequence
+
+    def make(self, request: Request, arrived: float | None = None) -> Sequence:
+        """A sequence that is in nobody's queue, checked against the model."""
         _check(request, self.adapter)
         sampling = request.sampling
-        sequence = Sequence(
+        return Sequence(
             request=request,
             state=State.new(self.adapter.num_layers, headroom=min(sampling.max_tokens, _HEADROOM)),
             sampler=Sampler(sampling, request.prompt.ids, self.adapter.device),
             text=TextStream(self.tokenizer, sampling.stop),
             arrived=time.perf_counter() if arrived is None else arrived,
         )
-        self.waiting.append(sequence)
-        return sequence
+
+    def enter(self, sequence: Sequence, prefilled: Prefilled) -> None:
+        """Let a sequence in that was prefilled elsewhere: it takes its first token now and joins the running."""
+        assert prefilled.logits is not None
+        sequence.shared_prefill = prefilled.shared
+        sequence.arrived = sequence.started = time.perf_counter() - prefilled.seconds
+        self.running.append(sequence)
+        self._record(sequence, prefilled.segment, prefilled.logits, sequence.started)
 
     def cancel(self, sequence: Sequence) -> None:
         """Take a sequence out; the tokens and the text it has given out stay on it. Does nothing once it is out."""
@@ -115,18 +130,10 @@ class Batch:
         begin = time.perf_counter()
         try:
             for sequence, (segment, result) in zip(active, self._run(active), strict=True):
-                token, result = _choose(sequence, result)
-                now = time.perf_counter()
-                if token is None:
-                    broken = result if isinstance(result, Exception) else _diagnose(self.adapter, sequence)
-                    sequence.error, sequence.ended = broken, now
-                    self.running.remove(sequence)
-                    continue
                 if sequence.prefill is None:
-                    sequence.prefill, sequence.started, sequence.prefill_s = segment, begin, now - begin
+                    sequence.started = begin
                 sequence.most_mates = max(sequence.most_mates, len(active) - 1)
-                sequence.step_s.append(now - begin)
-                self._take(sequence, token, now)
+                self._record(sequence, segment, result, begin)
         except BaseException:
             for sequence in active:
                 self.cancel(sequence)
@@ -155,6 +162,20 @@ class Batch:
                 break
             self.running.append(self.waiting.popleft())
             rows += size
+
+    def _record(self, sequence: Sequence, segment: Segment, result: Tensor | Exception, begin: float) -> None:
+        """What a pass that began at `begin` gave a sequence: its next token, or an error that takes it out."""
+        token, result = _choose(sequence, result)
+        now = time.perf_counter()
+        if token is None:
+            broken = result if isinstance(result, Exception) else _diagnose(self.adapter, sequence)
+            sequence.error, sequence.ended = broken, now
+            self.running.remove(sequence)
+            return
+        if sequence.prefill is None:
+            sequence.prefill, sequence.prefill_s = segment, now - begin
+        sequence.step_s.append(now - begin)
+        self._take(sequence, token, now)
 
     def _take(self, sequence: Sequence, token: int, now: float) -> None:
         """Record a token, and end the sequence where it ends."""

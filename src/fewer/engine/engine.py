@@ -14,8 +14,10 @@ from transformers import PreTrainedTokenizerBase
 from fewer.engine.batch import Batch
 from fewer.engine.batch import Sequence as Running
 from fewer.engine.device import choose_device, choose_dtype
+from fewer.engine.fan import Outcome, fan_out
 from fewer.engine.record import Setting, write_receipt
-from fewer.engine.request import Answer, Request
+from fewer.engine.request import Answer, Request, as_request
+from fewer.engine.score import Score, as_tokens, score_requests
 from fewer.errors import bad
 from fewer.model.adapter import Adapter
 from fewer.model.conversion import cache_directory
@@ -209,13 +211,7 @@ class Engine:
         if isinstance(requests, (Request, Prompt)) or not isinstance(requests, Iterable):
             raise bad("requests", type(requests).__name__, "several requests or prompts", "Put them into a list.")
         batch = self._batch(max_running=max_running)
-        sequences = []
-        for item in requests:
-            if not isinstance(item, (Request, Prompt)):
-                raise bad(
-                    "request", item, "a Request or a Prompt", "Make one with engine.request(question, documents)."
-                )
-            sequences.append(batch.add(item if isinstance(item, Request) else Request(item)))
+        sequences = [batch.add(as_request(item)) for item in requests]
         answers: dict[int, Answer] = {}
         while not batch.idle:
             for sequence in batch.step():
@@ -230,6 +226,35 @@ class Engine:
             failed.answers = [answers.get(id(sequence)) for sequence in sequences]  # type: ignore[attr-defined]
             raise failed
         return [answers[id(sequence)] for sequence in sequences]
+
+    def score(self, requests: Sequence[Request | Prompt], continuations: Sequence[Sequence[int]]) -> list[Score]:
+        """How likely each continuation (token ids) is after its request's prompt, under the request's pruning.
+
+        Equal prompts in a row are prefilled once. What the request says about sampling is not used, except the seed.
+        """
+        if len(requests) != len(continuations):
+            raise bad("continuations", len(continuations), f"{len(requests)}, one each", "Pass one for every request.")
+        whole = [as_request(item) for item in requests]
+        tokens = [as_tokens(continuation, self.adapter.vocab_size) for continuation in continuations]
+        scores = []
+        for sequence in score_requests(self._batch(), whole, tokens):
+            logprobs = tuple(entry.logprob for entry in sequence.sampler.logprobs)
+            receipt = write_receipt(sequence, self.adapter, self.setting)
+            scores.append(Score(logprobs, tuple(sequence.greedy), receipt))
+            sequence.state.layers.clear()
+        return scores
+
+    def fan_out(self, requests: Sequence[Request], reference: Sequence[int] | None = None) -> list[Outcome]:
+        """Answer one prompt in several ways (planners, seeds, samplings), sharing the prefill as far as it goes.
+
+        With a `reference` (token ids), each outcome says how likely it was after what that way's prefill left. An error
+        stays in the outcome of its request. The requests must hold the same Prompt object.
+        """
+        whole = [as_request(item) for item in requests]
+        if not whole:
+            raise bad("requests", [], "at least one request", "Pass the ways to answer in.")
+        tokens = None if reference is None else as_tokens(reference, self.adapter.vocab_size)
+        return fan_out(self._batch(max_running=len(whole)), whole, tokens, self._answer)
 
     def _batch(self, progress: Callable[[int, int], None] | None = None, max_running: int = 32) -> Batch:
         return Batch(self.adapter, self.tokenizer, self.end_tokens, max_running, progress=progress)

@@ -79,6 +79,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
             num_threads=torch.get_num_threads(),
             seed=request.sampling.seed,
             batch_mates=sequence.most_mates,
+            shared_prefill=sequence.shared_prefill,
         ),
         versions=VersionsRecord(
             fewer=fewer.__version__,

@@ -8,7 +8,7 @@ from fewer.errors import bad
 from fewer.receipt import Receipt
 from fewer.types import Planner, Prompt, Sampling
 
-__all__ = ["Answer", "Request", "TokenLogprob"]
+__all__ = ["Answer", "Request", "TokenLogprob", "as_request"]
 
 
 @dataclass(frozen=True)
@@ -58,3 +58,12 @@ class Answer:
     finish_reason: str
     receipt: Receipt
     logprobs: tuple[TokenLogprob, ...] | None = None
+
+
+def as_request(item: object) -> Request:
+    """A request, or a prompt with default settings as one. Raises BadInput for anything else."""
+    if isinstance(item, Prompt):
+        return Request(item)
+    if not isinstance(item, Request):
+        raise bad("request", item, "a Request or a Prompt", "Make one with engine.request(question, documents).")
+    return item

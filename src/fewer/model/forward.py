@@ -21,7 +21,10 @@ from fewer.kv import LayerKV, State
 from fewer.model.adapter import Adapter
 from fewer.types import Observation, Plan, Planner, Prompt
 
-__all__ = ["Segment", "forward"]
+__all__ = ["Segment", "climb", "finish", "forward", "pack", "stops_of"]
+
+Angles = dict[str, tuple[Tensor, Tensor]]
+"""Cosines and sines [1, rows, d] by the layer's kind."""
 
 _FAULT = "This is a fault of the planner; its protocol is fewer.types.Planner."
 
@@ -50,10 +53,11 @@ class Segment:
     first: int | None = field(default=None, init=False)  # position of the first row while rows are consecutive
     observed: Tensor | None = field(default=None, init=False)
     stops: tuple[int, ...] = field(default=(), init=False)
+    watched: frozenset[int] = field(default=frozenset(), init=False)  # layers whose last attention row is wanted
 
     def watches(self, layer: int) -> bool:
-        """Whether the planner wants the last query's attention row of this layer."""
-        return self.planner is not None and self.planner.needs == "last_query" and layer in self.stops
+        """Whether somebody wants the last query's attention row of this layer."""
+        return layer in self.watched
 
     def plan(self, layer: int) -> Plan | None:
         """Ask the planner after `layer`; None where it has nothing to say."""
@@ -79,24 +83,41 @@ def forward(
     """
     marks = [(segment.state, [layer.num_rows for layer in segment.state.layers]) for segment in segments]
     try:
-        hidden, pos = _pack(adapter, segments)
-        angles = adapter.rope(hidden, pos)
-        for layer in range(adapter.num_layers + 1):
-            if layer:
-                for segment in segments:
-                    segment.rows_per_layer.append(segment.pos.numel())
-                hidden = adapter.layers[layer - 1](hidden, angles, segments)
-                if progress is not None:
-                    progress(layer, hidden)
-            if plans := {i: plan for i, segment in enumerate(segments) if (plan := segment.plan(layer))}:
-                hidden, angles = _drop_rows(hidden, angles, segments, plans)
-        logits = adapter.head(_wanted_rows(hidden, segments))
-        layers = [_release(segment) for segment in segments]
+        hidden, angles = pack(adapter, segments)
+        hidden = climb(adapter, hidden, angles, segments, 0, progress)
+        return finish(adapter, hidden, segments)
     except BaseException:
         for state, rows in marks:
             for kv, num_rows in zip(state.layers, rows, strict=True):
                 kv.truncate(num_rows)
         raise
+
+
+def climb(
+    adapter: Adapter,
+    hidden: Tensor,
+    angles: Angles,
+    segments: list[Segment],
+    reached: int,
+    progress: Callable[[int, Tensor], None] | None = None,
+) -> Tensor:
+    """From the output of layer `reached`, where the planners have not yet been asked, through all layers above it."""
+    for layer in range(reached, adapter.num_layers + 1):
+        if layer > reached:
+            for segment in segments:
+                segment.rows_per_layer.append(segment.pos.numel())
+            hidden = adapter.layers[layer - 1](hidden, angles, segments)
+            if progress is not None:
+                progress(layer, hidden)
+        if plans := {i: plan for i, segment in enumerate(segments) if (plan := segment.plan(layer))}:
+            hidden, angles = _drop_rows(hidden, angles, segments, plans)
+    return hidden
+
+
+def finish(adapter: Adapter, hidden: Tensor, segments: list[Segment]) -> list[Tensor]:
+    """The logits that were asked for; the states hold the pass from here on."""
+    logits = adapter.head(_wanted_rows(hidden, segments))
+    layers = [_release(segment) for segment in segments]
     for segment, kept in zip(segments, layers, strict=True):
         segment.state.num_seen += segment.ids.numel()
         segment.state.layers = kept
@@ -104,8 +125,8 @@ def forward(
     return list(torch.split(logits, sizes))
 
 
-def _pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Tensor]:
-    """Embed all new tokens side by side; positions go on from what each sequence has seen."""
+def pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Angles]:
+    """Embed all new tokens side by side, with their rotary angles; positions go on from what a sequence has seen."""
     start = 0
     for segment in segments:
         size, seen = segment.ids.numel(), segment.state.num_seen
@@ -114,7 +135,9 @@ def _pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Tensor]:
         if segment.planner is not None:
             if segment.prompt is None or seen or size != len(segment.prompt):
                 raise bad("planner", segment.planner.name, "given with a whole prompt", "Prefill it in one pass.")
-            segment.stops = _stops(segment.planner, adapter.num_layers)
+            segment.stops = stops_of(segment.planner, adapter.num_layers)
+            if segment.planner.needs == "last_query":
+                segment.watched = frozenset(segment.stops)
         segment.plans, segment.released_bytes, segment.rows_per_layer = [], [], []
         _reserve(adapter, segment)
         segment.rows = slice(start, start + size)
@@ -122,7 +145,8 @@ def _pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Tensor]:
         segment.first = seen
         start += size
     ids = torch.cat([segment.ids.to(adapter.device) for segment in segments])
-    return adapter.embed(ids), torch.cat([segment.pos for segment in segments])
+    hidden = adapter.embed(ids)
+    return hidden, adapter.rope(hidden, torch.cat([segment.pos for segment in segments]))
 
 
 def _reserve(adapter: Adapter, segment: Segment) -> None:
@@ -135,8 +159,8 @@ def _reserve(adapter: Adapter, segment: Segment) -> None:
 
 
 def _drop_rows(
-    hidden: Tensor, angles: dict[str, tuple[Tensor, Tensor]], segments: list[Segment], plans: dict[int, Plan]
-) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
+    hidden: Tensor, angles: Angles, segments: list[Segment], plans: dict[int, Plan]
+) -> tuple[Tensor, Angles]:
     """Remove the rows that the plans do not keep, from the hidden states and the rotary angles."""
     kept, start = [], 0
     for i, segment in enumerate(segments):
@@ -179,7 +203,7 @@ def _release(segment: Segment) -> list[LayerKV]:
     return layers
 
 
-def _stops(planner: Planner, num_layers: int) -> tuple[int, ...]:
+def stops_of(planner: Planner, num_layers: int) -> tuple[int, ...]:
     """The layers a planner asks for, checked."""
     layers = planner.layers(num_layers)
     if not isinstance(layers, tuple) or not all(type(layer) is int and 0 <= layer <= num_layers for layer in layers):

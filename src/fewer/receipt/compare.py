@@ -32,6 +32,7 @@ CONDITIONS: tuple[tuple[str, Callable[[Receipt], object], tuple[Kind, ...]], ...
     ("the device", lambda receipt: receipt.run.device, SECONDS),
     ("the number of threads", lambda receipt: receipt.run.num_threads, SECONDS),
     ("the number of batch mates", lambda receipt: receipt.run.batch_mates, SECONDS),
+    ("sharing of the prefill", lambda receipt: receipt.run.shared_prefill, SECONDS),
     ("the version of torch", lambda receipt: receipt.versions.torch, SECONDS),
     ("the version of transformers", lambda receipt: receipt.versions.transformers, SECONDS),
     ("the version of Python", lambda receipt: receipt.versions.python, SECONDS),

@@ -217,6 +217,7 @@ def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
                 ("threads", str(run.num_threads)),
                 ("seed", str(run.seed)),
                 ("other requests in its steps", f"at most {run.batch_mates}"),
+                ("prefill", "in part shared with other requests" if run.shared_prefill else "its own"),
                 ("versions", ", ".join(f"{name} {value}" for name, value in receipt.versions)),
             ],
         ),

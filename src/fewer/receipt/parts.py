@@ -64,6 +64,8 @@ class RunRecord(BaseModel):
     """The seed of every random choice in this request."""
     batch_mates: Count
     """The largest number of other requests that shared a step with this one; they slow down its seconds."""
+    shared_prefill: bool
+    """Whether layers of the prefill were computed once for several requests; its seconds are then a sum of parts."""
 
 
 class VersionsRecord(BaseModel):
@@ -245,8 +247,8 @@ class OutputRecord(BaseModel):
 
     num_tokens: Count
     """Tokens in the answer."""
-    finish_reason: Literal["stop", "length", "stop_string", "cancelled"]
-    """What ended it: the model's end token, max_tokens, a stop string, or the caller."""
+    finish_reason: Literal["stop", "length", "stop_string", "cancelled", "scored"]
+    """What ended it: the model's end token, max_tokens, a stop string, the caller; or its tokens were given."""
     mean_logprob: Number | None
     """Mean log-probability of the answer's tokens in nats, or null where it was not asked for."""
     first_token_margin: Annotated[Number, Field(ge=0)] | None

@@ -1,0 +1,105 @@
+"""One prompt under several planners: layers below the first one at which a planner acts are computed once.
+
+Every branch has the bits that it would have alone: the trunk is the full run, a branch leaves it after the layer where
+its planner is first asked, with copies of the rows, keys and values, and climbs on by itself. Not covered: sharing
+between different prompts, and between branches above the place where the first of them left.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewer.errors import bad
+from fewer.kv import State
+from fewer.model.adapter import Adapter
+from fewer.model.forward import Angles, Segment, climb, finish, pack, stops_of
+
+__all__ = ["Prefilled", "forward_shared"]
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """A prefilled branch: its logits [1, vocab], or the error that stopped it.
+
+    seconds: the trunk's up to the layer where the branch left it and the branch's own above; what the copies took is
+    not in it. shared: whether other branches used the same layers.
+    """
+
+    segment: Segment
+    logits: Tensor | None
+    error: Exception | None
+    seconds: float
+    shared: bool
+
+
+@torch.inference_mode()
+def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]:
+    """Prefill the same prompt for each branch. An error stays with its branch; one of the trunk's is everyone's.
+
+    Raises BadInput where the branches are not new sequences over equal ids.
+    """
+    ids = branches[0].ids
+    if any(branch.state.num_seen or not torch.equal(branch.ids, ids) for branch in branches):
+        raise bad("branches", len(branches), "new sequences over the same ids", "Prefill other prompts separately.")
+    leaves: dict[int, list[int]] = {}
+    found: dict[int, Prefilled] = {}
+    for index, branch in enumerate(branches):
+        try:
+            branch.stops = () if branch.planner is None else stops_of(branch.planner, adapter.num_layers)
+            leaves.setdefault(min(branch.stops, default=adapter.num_layers), []).append(index)
+        except Exception as error:
+            found[index] = Prefilled(branch, None, error, 0.0, False)
+    if not leaves:
+        return [found[index] for index in range(len(branches))]
+    trunk = Segment(State.new(adapter.num_layers, branches[0].state.layers[0].headroom), ids)
+    shared = sum(map(len, leaves.values())) > 1
+    seconds, begin = 0.0, time.perf_counter()
+    hidden, angles = pack(adapter, [trunk])
+    trunk.watched = frozenset(
+        layer for layer, some in leaves.items() if any(_needs_attention(branches[index]) for index in some)
+    )
+    for layer in range(max(leaves) + 1):
+        if layer:
+            trunk.rows_per_layer.append(ids.numel())
+            hidden = adapter.layers[layer - 1](hidden, angles, [trunk])
+        seconds += time.perf_counter() - begin
+        for index in leaves.get(layer, ()):
+            found[index] = _leave(adapter, branches[index], trunk, hidden, angles, layer, seconds, shared)
+        begin = time.perf_counter()
+    return [found[index] for index in range(len(branches))]
+
+
+def _leave(
+    adapter: Adapter,
+    branch: Segment,
+    trunk: Segment,
+    hidden: Tensor,
+    angles: Angles,
+    layer: int,
+    seconds: float,
+    shared: bool,
+) -> Prefilled:
+    """Let a branch go its own way from the trunk's output of `layer`."""
+    try:
+        branch.state.layers[:layer] = [kv.fork() for kv in trunk.state.layers[:layer]]
+        branch.plans, branch.released_bytes = [], []
+        branch.rows_per_layer = list(trunk.rows_per_layer)
+        branch.rows, branch.pos, branch.first = trunk.rows, trunk.pos.clone(), trunk.first
+        branch.watched = frozenset(branch.stops) if _needs_attention(branch) else frozenset()
+        branch.observed = trunk.observed if layer in branch.watched else None
+        rows = hidden.clone()
+        begin = time.perf_counter()
+        rows = climb(adapter, rows, angles, [branch], layer)
+        logits = finish(adapter, rows, [branch])[0]
+    except Exception as error:
+        branch.state = State.new(adapter.num_layers)
+        return Prefilled(branch, None, error, 0.0, shared)
+    return Prefilled(branch, logits, None, seconds + time.perf_counter() - begin, shared)
+
+
+def _needs_attention(branch: Segment) -> bool:
+    return branch.planner is not None and branch.planner.needs == "last_query"
