@@ -101,9 +101,11 @@ def test_every_way_gets_the_answer_it_gets_alone(engine: Engine) -> None:
 
 def test_an_error_stays_with_its_way(engine: Engine) -> None:
     prompt = Prompt.from_ids(IDS)
-    ways = [Request(prompt, Sampling(max_tokens=4), planner) for planner in (None, Broken(0.5, 1), StaticPrune(0.5))]
-    full, broken, static = engine.fan_out(ways)
+    planners = (None, Broken(0.5, 1), StaticPrune(0.5), StaticPrune(10**6), StaticPrune(0.5, 99))
+    ways = [Request(prompt, Sampling(max_tokens=4), planner) for planner in planners]
+    full, broken, static, *refused = engine.fan_out(ways)
     assert (broken.answer, str(broken.error)) == (None, "no plan today")
+    assert [type(outcome.error) for outcome in refused] == [BadInput, BadInput]
     assert full.answer.ids == engine.generate([ways[0]])[0].ids
     assert static.answer.ids == engine.generate([ways[2]])[0].ids
 

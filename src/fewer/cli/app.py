@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fewer
-from fewer.cli import ask, doctor, models
+from fewer.cli import ask, doctor, models, report, study
 from fewer.cli.program import Program
 
 __all__ = ["app"]
@@ -24,6 +24,8 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
+app.add_typer(study.app, name="study")
+app.command("report")(report.report)
 
 
 def _print_version(wanted: bool) -> None:

@@ -18,26 +18,26 @@ WIDE = 1000  # columns of a result that no terminal shows: nothing is folded
 
 
 class Terminal:
-    """Standard error. With `quiet` nothing is said at all."""
+    """Standard error. With `quiet` nothing is said at all. `moves`: whether bars and spinners can be drawn."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, quiet=quiet, highlight=False)
-        self._moves = not quiet and sys.stderr.isatty() and self._console.is_interactive
+        self.console = Console(stderr=True, quiet=quiet, highlight=False)
+        self.moves = not quiet and sys.stderr.isatty() and self.console.is_interactive
 
     def note(self, text: str) -> None:
         """One line, never folded."""
-        self._console.print(Text(join_lines(text)), soft_wrap=True)
+        self.console.print(Text(join_lines(text)), soft_wrap=True)
 
     def show(self, renderable: RenderableType) -> None:
         """A table, after an empty line."""
-        self._console.print()
-        self._console.print(renderable)
+        self.console.print()
+        self.console.print(renderable)
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
         """A spinner beside `what` for as long as the block runs."""
-        if self._moves:
-            with self._console.status(Text(what)):
+        if self.moves:
+            with self.console.status(Text(what)):
                 yield
         else:
             yield
@@ -45,11 +45,11 @@ class Terminal:
     @contextmanager
     def layers(self, what: str) -> Iterator[Callable[[int, int], None] | None]:
         """A function to call with (layer, number of layers), which draws a bar where that takes long; or None."""
-        if not self._moves:
+        if not self.moves:
             yield None
             return
         columns = TextColumn(what), BarColumn(20), MofNCompleteColumn(), TextColumn("layers")
-        bar, begin = Progress(*columns, console=self._console, transient=True), time.monotonic()
+        bar, begin = Progress(*columns, console=self.console, transient=True), time.monotonic()
 
         def report(layer: int, num_layers: int) -> None:
             if layer < num_layers and not bar.tasks and time.monotonic() - begin > LONG_S:

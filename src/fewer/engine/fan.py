@@ -36,32 +36,42 @@ def fan_out(
     """An outcome for each request, in order. An error stays with the request that caused it."""
     if any(request.prompt is not requests[0].prompt for request in requests):
         raise bad("requests", len(requests), "requests over one and the same Prompt", "Lay it out once and pass it on.")
-    sequences = [batch.make(request) for request in requests]
+    errors: dict[int, Exception] = {}
+    sequences: dict[int, Sequence] = {}
+    for index, request in enumerate(requests):
+        try:
+            sequences[index] = batch.make(request)
+        except Exception as error:
+            errors[index] = error
+    answers: dict[int, Answer] = {}
     references: dict[int, tuple[float, ...]] = {}
-    branches = forward_shared(batch.adapter, [sequence.segment() for sequence in sequences])
-    for index, (sequence, branch) in enumerate(zip(sequences, branches, strict=True)):
-        sequence.error = branch.error
-        if branch.logits is None:
-            continue
-        if reference is not None:
-            try:
+    branches = forward_shared(batch.adapter, [one.segment() for one in sequences.values()]) if sequences else []
+    for (index, sequence), branch in zip(sequences.items(), branches, strict=True):
+        try:
+            if branch.error is not None:
+                raise branch.error
+            assert branch.logits is not None
+            if reference is not None:
                 reading = Reading(branch.segment.state.fork(), branch.logits, reference)
                 read_tokens(batch.adapter, [reading])
                 references[index] = tuple(reading.logprobs)
-            except Exception as error:
-                sequence.error = error
-                continue
-        batch.enter(sequence, branch)
+            batch.enter(sequence, branch)
+        except Exception as error:
+            errors[index] = error
     while not batch.idle:
         batch.step()
-    outcomes = []
-    for index, sequence in enumerate(sequences):
-        answer = None
-        if sequence.error is None:
+    for index, sequence in sequences.items():
+        if sequence.error is None and index not in errors:
             try:
-                answer = finish(sequence)
+                answers[index] = finish(sequence)
             except Exception as error:  # a planner may describe itself as something no receipt can hold
-                sequence.error = error
+                errors[index] = error
         sequence.state.layers.clear()
-        outcomes.append(Outcome(answer, references.get(index), sequence.error))
-    return outcomes
+    return [
+        Outcome(answers.get(index), references.get(index), errors.get(index) or _error_of(sequences.get(index)))
+        for index in range(len(requests))
+    ]
+
+
+def _error_of(sequence: Sequence | None) -> Exception | None:
+    return sequence.error if sequence is not None else None

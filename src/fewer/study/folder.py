@@ -28,7 +28,7 @@ from fewer.errors import BadInput, StorageError, bad
 from fewer.study.row import LOG_VERSION, SCHEMA, to_table
 from fewer.study.spec import Study
 
-__all__ = ["Run", "Shard", "open_shard", "read_run", "write_whole"]
+__all__ = ["Run", "Shard", "open_shard", "read_done", "read_header", "read_run", "write_whole"]
 
 SEAL_AFTER = 200  # finished items in a .jsonl before it becomes a .parquet
 
@@ -50,16 +50,11 @@ class Shard:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.done: set[int] = set()  # units that are in the log
         self._number, self._lines = 1, 0
         for number, path in _parts(folder):
-            if path.suffix == ".parquet":
-                self.done |= set(pq.read_table(path, columns=["unit"])["unit"].to_pylist())
-            else:
-                units = _read_lines(path, repair=True)
-                self.done |= {unit["unit"] for unit in units}
-                self._lines = len(units)
-            self._number = number if path.suffix == ".jsonl" else number + 1
+            self._number, self._lines = number + 1, 0
+            if path.suffix == ".jsonl":
+                self._number, self._lines = number, len(_read_lines(path, repair=True))
 
     def append(self, unit: int, rows: list[dict[str, Any]]) -> None:
         """Add a finished item. On return it is on the disk. Raises StorageError and leaves nothing half-written."""
@@ -78,7 +73,6 @@ class Shard:
                     raise
         except OSError as error:
             raise _refused(path, error) from error
-        self.done.add(unit)
         self._lines += 1
         if self._lines >= SEAL_AFTER:
             self.seal()
@@ -144,6 +138,18 @@ def read_run(folder: str | Path) -> Run:
     first = {cell: index for index, cell in reversed(list(enumerate(cells)))}
     rows = rows.take(sorted(first.values()))
     return Run(folder, header, Study.model_validate(header["study"]), rows.sort_by([("unit", "ascending")]))
+
+
+def read_done(folder: Path) -> set[int]:
+    """The units that are in the log of any shard."""
+    done: set[int] = set()
+    for shard in folder.glob("shard-*-of-*"):
+        for _, path in _parts(shard):
+            if path.suffix == ".parquet":
+                done |= set(_read_parquet(path)["unit"].to_pylist())
+            else:
+                done |= {unit["unit"] for unit in _read_lines(path)}
+    return done
 
 
 def read_header(folder: Path) -> dict[str, Any] | None:

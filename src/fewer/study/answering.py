@@ -1,0 +1,185 @@
+"""One unit of a run: every arm's answer to one item, as rows of the log.
+
+Arms over the same prompt share its prefill and decode together, unless the study asks for each to run alone. An arm
+that fails has a row that says so; the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+from fewer.engine import Answer, Engine, Outcome, Request
+from fewer.errors import PromptTooLong
+from fewer.receipt import Receipt
+from fewer.study.item import Item, lay_out_item
+from fewer.study.metrics import score
+from fewer.study.prepare import Cell, Unit
+from fewer.study.row import LOG_VERSION, SCHEMA
+from fewer.study.signals import measure_agreement, reference_ids
+from fewer.study.spec import Study
+from fewer.types import Prompt, Sampling
+
+__all__ = ["Answering"]
+
+
+class Answering:
+    """Answers units for one study and one engine. `stamp` is what all rows have in common."""
+
+    def __init__(self, study: Study, engine: Engine, cells: tuple[Cell, ...], stamp: dict[str, Any]) -> None:
+        self.study, self.engine, self.cells, self.stamp = study, engine, cells, stamp
+
+    def answer(self, unit: Unit) -> list[dict[str, Any]]:
+        """The unit's rows, in the order of the cells."""
+        rows: dict[Cell, dict[str, Any]] = {}
+        by_condition: dict[str, list[Cell]] = defaultdict(list)
+        for cell in self.cells:
+            by_condition[cell.arm.condition].append(cell)
+        for condition, cells in by_condition.items():
+            item = unit.item if condition == "aware" else unit.item.without_context()
+            if not self.study.share:  # whoever comes first pays for cold caches: let that be another arm each time
+                turn = unit.number % len(cells)
+                cells = cells[turn:] + cells[:turn]
+            for cell, row in zip(cells, self._answer_all(item, cells), strict=True):
+                rows[cell] = dict.fromkeys(SCHEMA.names) | self.stamp | self._identify(unit, cell) | row
+        full = next(row for cell, row in rows.items() if cell.arm.is_full)
+        if "agreement" in self.study.signals and full["ids"] is not None:
+            for row in rows.values():
+                if row["ids"] is not None:
+                    row["agreement"] = measure_agreement(row["ids"], full["ids"])
+                    row["same_text"] = row["text"] == full["text"]
+        return [rows[cell] for cell in self.cells]
+
+    def _answer_all(self, item: Item, cells: list[Cell]) -> list[dict[str, Any]]:
+        """What the model says, by cell."""
+        try:
+            prompt = lay_out_item(self.engine.tokenizer, item, self.engine.adapter.max_positions, self.study.truncate)
+        except PromptTooLong as error:
+            return [_nothing("refused", str(error)) for _ in cells]
+        max_tokens = self.study.sampling.max_tokens or item.max_tokens
+        requests = []
+        for cell in cells:
+            sampling = Sampling(
+                max_tokens=min(max_tokens, self.engine.adapter.max_positions - len(prompt)),
+                temperature=self.study.sampling.temperature,
+                top_p=self.study.sampling.top_p,
+                stop=item.stop,
+                seed=cell.draw_seed(item),
+                logprobs=0 if "margins" in self.study.signals else None,
+            )
+            requests.append(Request(prompt, sampling, cell.arm.planner))
+        reference = None
+        if "nll" in self.study.signals:
+            ending = str(self.engine.tokenizer.decode(prompt.ids[-1:].tolist()))
+            reference = reference_ids(self.engine.tokenizer, ending, item.answers[0]) or None
+        return [
+            _describe(item, prompt, outcome, reference)
+            for group in ([requests] if self.study.share else [[request] for request in requests])
+            for outcome in self._fan_out(group, reference)
+        ]
+
+    def _fan_out(self, requests: list[Request], reference: list[int] | None) -> list[Outcome]:
+        try:
+            return self.engine.fan_out(requests, reference)
+        except Exception as error:  # before any arm went its own way: everyone's
+            return [Outcome(None, None, error) for _ in requests]
+
+    def _identify(self, unit: Unit, cell: Cell) -> dict[str, Any]:
+        item, arm, settings = unit.item, cell.arm, dict(cell.arm.settings)
+        return {
+            "log_version": LOG_VERSION,
+            "cell": cell.key(item),
+            "unit": unit.number,
+            "item": item.id,
+            "item_sha256": item.fingerprint,
+            "task": item.task,
+            "category": item.category,
+            "cluster": item.cluster,
+            "metric": item.metric,
+            "arm": arm.name,
+            "prune": arm.prune,
+            "evict": arm.evict,
+            "condition": arm.condition,
+            "settings": json.dumps(settings, sort_keys=True),
+            "keep": str(settings["keep"]) if "keep" in settings else None,
+            "seed": cell.seed,
+            "asked_length": item.meta.get("length"),
+            "depth": item.meta.get("depth"),
+            "num_tokens": unit.num_tokens,
+            "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+
+def _nothing(status: str, reason: str) -> dict[str, Any]:
+    return {"status": status, "reason": reason, "score": 0.0}
+
+
+def _describe(item: Item, prompt: Prompt, outcome: Outcome, reference: list[int] | None) -> dict[str, Any]:
+    """The row's part that an arm filled; of a failed one, why."""
+    if outcome.answer is None:
+        error = outcome.error
+        return _nothing("failed", f"{type(error).__name__}: {error}") | {"num_tokens": len(prompt)}
+    answer, receipt = outcome.answer, outcome.answer.receipt
+    row = _count(prompt, receipt) | _say(item, answer)
+    if reference and outcome.reference_logprobs:
+        row["nll"] = -sum(outcome.reference_logprobs) / len(outcome.reference_logprobs)
+        row["nll_tokens"] = len(outcome.reference_logprobs)
+    row["supporting_kept"] = _supporting_kept(item, receipt)
+    return row
+
+
+def _say(item: Item, answer: Answer) -> dict[str, Any]:
+    """The answer and what it is worth."""
+    receipt = answer.receipt
+    return {
+        "status": "bypassed" if receipt.bypass else "ok",
+        "reason": "; ".join(receipt.bypass) or None,
+        "text": answer.text,
+        "ids": list(answer.ids),
+        "finish_reason": answer.finish_reason,
+        "num_new_tokens": len(answer.ids),
+        "score": score(item.metric, answer.text, item.answers, item.meta),
+        "first_margin": receipt.output.first_token_margin,
+        "min_margin": receipt.output.min_margin,
+        "mean_logprob": receipt.output.mean_logprob,
+    }
+
+
+def _count(prompt: Prompt, receipt: Receipt) -> dict[str, Any]:
+    """What it took."""
+    rows, seconds = receipt.computed.prefill_rows_per_layer, receipt.seconds
+    return {
+        "num_tokens": len(prompt),
+        "num_protected": prompt.num_protected,
+        "truncated_tokens": prompt.truncated,
+        "num_chunks": len(prompt.chunks),
+        "computed_fraction": sum(rows) / (len(prompt) * len(rows)),
+        "kept_fraction": rows[-1] / len(prompt),
+        "kv_bytes": receipt.memory.kv_total_bytes,
+        "kv_bytes_full": sum(receipt.memory.kv_bytes_full_estimate),
+        "shared": receipt.run.shared_prefill,
+        "batch_mates": receipt.run.batch_mates,
+        "prefill_s": seconds.prefill_s,
+        "first_token_s": seconds.first_token_s,
+        "per_output_token_s": seconds.per_output_token_s.median if seconds.per_output_token_s else None,
+        "total_s": seconds.total_s,
+        "receipt": receipt.model_dump_json(),
+    }
+
+
+def _supporting_kept(item: Item, receipt: Receipt) -> float | None:
+    """Of the supporting chunks' tokens, the share that reached the last layer. A chunk among the sinks counts as kept.
+
+    Of a cut prompt only the chunks that are in it count.
+    """
+    if not item.supporting:
+        return None
+    chunks = receipt.prompt.chunks
+    missing = 0 if receipt.prompt.truncated_tokens else len(item.chunks) - len(chunks)  # swallowed by the sinks
+    inside = [chunks[i - missing] for i in item.supporting if 0 <= i - missing < len(chunks)]
+    total = sum(chunk.num_tokens for chunk in inside)
+    if not total:
+        return None if receipt.prompt.truncated_tokens else 1.0
+    return sum(chunk.kept_per_layer[-1] for chunk in inside) / total

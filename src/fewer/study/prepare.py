@@ -1,0 +1,138 @@
+"""From a study's tasks to its units of work: the items in their order, with the length of each prompt.
+
+The order does not depend on the machine or the number of shards: tasks take turns, so that a run that is still going on
+has some of each. Not covered: loading a model; a tokenizer is enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from fewer.errors import BadInput, DocumentError, PromptTooLong, bad
+from fewer.study.arms import Arm
+from fewer.study.item import Item, lay_out_item
+from fewer.study.spec import Study, TaskChoice
+from fewer.study.tasks import load_task
+from fewer.study.tasks.generate import GENERATORS, generate_task
+
+__all__ = ["Cell", "Prepared", "Unit", "list_cells", "prepare"]
+
+_ENDLESS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One item, at its place in the run's order. num_tokens: of the whole prompt, however long the model is."""
+
+    number: int
+    item: Item
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One answer to be given: an arm and a seed."""
+
+    arm: Arm
+    seed: int
+
+    def key(self, item: Item) -> str:
+        """What tells its row from every other of the run."""
+        return hashlib.sha256(f"{item.fingerprint}|{self.arm.name}|{self.seed}".encode()).hexdigest()
+
+    def draw_seed(self, item: Item) -> int:
+        """The seed of its draws: another one for every item, the same for every arm."""
+        return int(hashlib.sha256(f"{item.id}|{self.seed}".encode()).hexdigest()[:15], 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A study's units, and how many items of each task were left out for being longer than its `max_length`."""
+
+    units: tuple[Unit, ...]
+    left_out: dict[str, int]
+
+
+def list_cells(study: Study) -> tuple[Cell, ...]:
+    """The answers that each item gets, the full one first: every seed where something is drawn, else the first."""
+    arms = sorted(study.expanded, key=lambda arm: not arm.is_full)
+    drawing = study.sampling.temperature > 0
+    return tuple(Cell(arm, seed) for arm in arms for seed in (study.seeds if arm.draws or drawing else study.seeds[:1]))
+
+
+def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, int], None] | None = None) -> Prepared:
+    """Load and generate every item. Folders are relative to `base`; `progress` gets (task, items so far).
+
+    Raises BadInput or DocumentError for unknown tasks, broken rows, settings that no generator takes, and items that
+    come twice.
+    """
+    columns, left_out = [], {}
+    for choice in study.tasks:
+        column, long = [], 0
+        for item in _find_items(choice, study.task_seed, tokenizer, base):
+            size = _count(tokenizer, item)
+            if choice.max_length is not None and size > choice.max_length:
+                long += 1
+                continue
+            column.append((item, size))
+            if progress:
+                progress(choice.name, len(column))
+            if not choice.lengths and len(column) == choice.num_items:
+                break
+        if not column:
+            why = f"all {long} items are longer than max_length" if long else "it has no items"
+            raise BadInput(f"The task {choice.name} gives nothing to run: {why}. Take it out, or allow longer prompts.")
+        columns.append(column)
+        left_out[choice.name] = left_out.get(choice.name, 0) + long
+    pairs = [pair for row in zip_longest(*columns) for pair in row if pair is not None]
+    seen: dict[str, str] = {}
+    for item, _ in pairs:
+        if item.id in seen:
+            legal = f"given once; the tasks {seen[item.id]} and {item.task} both have it"
+            raise bad("the id of an item", item.id, legal, "Take one of the two out.")
+        seen[item.id] = item.task
+    return Prepared(tuple(Unit(number, item, size) for number, (item, size) in enumerate(pairs)), left_out)
+
+
+def _find_items(choice: TaskChoice, seed: int, tokenizer: Any, base: Path) -> Iterator[Item]:
+    if choice.name in GENERATORS:
+        if not choice.lengths:
+            raise bad(f"lengths of {choice.name}", (), "at least one length in tokens", "Add lengths: [2048].")
+        if choice.num_items is None:
+            raise bad(f"num_items of {choice.name}", None, "a whole number", "Say how many to generate.")
+        settings = dict(choice.settings)
+        if choice.data is not None:
+            settings["source"] = base / choice.data
+        for length in choice.lengths:
+            for depth in choice.depths or (None,):
+                try:
+                    yield from generate_task(
+                        choice.name,
+                        tokenizer,
+                        length=length,
+                        num_items=choice.num_items,
+                        seed=seed,
+                        depth=depth,
+                        **settings,
+                    )
+                except TypeError as error:
+                    raise bad(f"settings of {choice.name}", choice.settings, "its own", f"{error}.") from None
+        return
+    for name in ("lengths", "depths", "settings"):
+        if getattr(choice, name):
+            legal = f"left out, since {choice.name} is not generated"
+            raise bad(name, getattr(choice, name), legal, "Use max_length to leave long items out.")
+    folder = None if choice.data is None else base / choice.data
+    yield from load_task(choice.name, folder, seed=seed)
+
+
+def _count(tokenizer: Any, item: Item) -> int:
+    try:
+        return len(lay_out_item(tokenizer, item, _ENDLESS))
+    except (PromptTooLong, DocumentError) as error:
+        raise BadInput(f"The item {item.id} cannot be laid out: {error}") from error

@@ -1,0 +1,12 @@
+"""The nouns that every part of the house speaks.
+
+Shapes are in trailing comments. `T` is the prompt length, `n` the number of keys a layer holds, `d` the
+head dimension. Layers are numbered 1..L as the papers do: "after layer l" means on the output of block l,
+and 0 is the embedding. Nothing here computes with a model.
+"""
+
+from fewer.types.planning import Observation, Plan, Planner
+from fewer.types.prompt import Chunk, Document, Prompt, Wording
+from fewer.types.sampling import Keep, Sampling
+
+__all__ = ["Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling", "Wording"]

@@ -1,0 +1,69 @@
+"""What a planner sees, what it answers, and what it has to be. `n` is the number of rows still active."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from fewer.types.prompt import Prompt
+
+__all__ = ["Observation", "Plan", "Planner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a planner may look at after a layer. Built only when the planner asked for this layer.
+
+    `attention` is None unless the planner's `needs` is "last_query".
+    """
+
+    layer: int  # 1..L; 0 is the embedding
+    pos: Tensor  # [n] int64: positions of the prompt tokens still active, ascending
+    prompt: Prompt
+    generator: torch.Generator  # seeded by (seed, layer); on the CPU
+    attention: Tensor | None = None  # [heads, n] float32: the newest position's attention row of this layer
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a planner decided after a layer and what it can prove about it."""
+
+    layer: int
+    keep: Tensor  # [k] int64: positions that go deeper, ascending
+    reason: str = ""
+    release: bool = True  # free the dropped tokens' keys and values in layers 1..layer as well
+    bound: float | None = None  # an upper bound on what the removal costs, where the planner has one
+    dual_gap: float | None = None
+
+
+class Planner(Protocol):
+    """Decides after chosen layers which prompt tokens go deeper. A pure function of the observation."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line and on receipts."""
+        ...
+
+    @property
+    def needs(self) -> Literal["nothing", "last_query"]:
+        """What has to be in the observation."""
+        ...
+
+    def layers(self, num_layers: int) -> tuple[int, ...]:
+        """The layers to be asked after, ascending; raises BadInput when one is out of the model's range."""
+        ...
+
+    def check(self, prompt: Prompt) -> None:
+        """Raise BadInput for settings that this prompt cannot meet. Asked before anything runs."""
+        ...
+
+    def after(self, observation: Observation) -> Plan | None:
+        """Which positions go on, or None to leave things as they are."""
+        ...
+
+    def describe(self) -> dict[str, str | int | float | None]:
+        """The settings, for the receipt."""
+        ...
