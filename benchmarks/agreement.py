@@ -41,7 +41,7 @@ def main() -> None:
     for unit in short:
         item = unit.item
         prompt = lay_out_item(engine.tokenizer, item, engine.adapter.max_positions)
-        tokens = study.sampling.max_tokens or item.max_tokens
+        tokens = min(item.max_tokens, study.sampling.max_tokens or item.max_tokens)
         (answer,) = engine.generate([Request(prompt, Sampling(max_tokens=tokens, stop=item.stop))])
         config = GenerationConfig(max_new_tokens=tokens, eos_token_id=sorted(engine.end_tokens), pad_token_id=0)
         ids, mask = prompt.ids[None], torch.ones_like(prompt.ids[None])

@@ -58,7 +58,7 @@ class Answering:
             prompt = lay_out_item(self.engine.tokenizer, item, self.engine.adapter.max_positions, self.study.truncate)
         except PromptTooLong as error:
             return [_nothing("refused", str(error)) for _ in cells]
-        max_tokens = self.study.sampling.max_tokens or item.max_tokens
+        max_tokens = min(item.max_tokens, self.study.sampling.max_tokens or item.max_tokens)
         requests = []
         for cell in cells:
             sampling = Sampling(

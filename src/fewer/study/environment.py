@@ -35,7 +35,7 @@ def describe_environment(engine: Engine) -> dict[str, Any]:
 
 def describe_setting(engine: Engine, study: Study) -> dict[str, Any]:
     """How the model was asked, as far as it is the same for every item."""
-    tokenizer = engine.tokenizer
+    tokenizer, most = engine.tokenizer, study.sampling.max_tokens
     return {
         "chat_template": tokenizer.chat_template is not None,
         "end_tokens": [str(tokenizer.decode([token])) for token in sorted(engine.end_tokens)],
@@ -44,6 +44,6 @@ def describe_setting(engine: Engine, study: Study) -> dict[str, Any]:
         "sinks": 4,
         "observation_window": "the last token of the prompt",
         "decoding": "greedy" if study.sampling.temperature == 0 else f"temperature {study.sampling.temperature:g}",
-        "max_tokens": study.sampling.max_tokens or "each item's own",
+        "max_tokens": "the benchmark's" + (f", at most {most}" if most else ""),
         "share": study.share,
     }

@@ -16,9 +16,11 @@ from typing import Any
 from fewer.errors import BadInput, DocumentError, PromptTooLong, bad
 from fewer.study.arms import Arm
 from fewer.study.item import Item, lay_out_item
+from fewer.study.metrics import score
 from fewer.study.spec import Study, TaskChoice
 from fewer.study.tasks import load_task
 from fewer.study.tasks.generate import GENERATORS, generate_task
+from fewer.study.tasks.rows import UNSCORED
 
 __all__ = ["Cell", "Prepared", "Unit", "list_cells", "prepare"]
 
@@ -52,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A study's units, and how many items of each task were left out for being longer than its `max_length`."""
+    """A study's units, and how many items of each task were left out: longer than `max_length`, or open-ended."""
 
     units: tuple[Unit, ...]
     left_out: dict[str, int]
@@ -73,8 +75,12 @@ def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, i
     """
     columns, left_out = [], {}
     for choice in study.tasks:
-        column, long = [], 0
+        column, long, open_ended = [], 0, 0
         for item in _find_items(choice, study.task_seed, tokenizer, base):
+            if item.metric == UNSCORED:
+                open_ended += 1
+                continue
+            _check_metric(item)
             size = _count(tokenizer, item)
             if choice.max_length is not None and size > choice.max_length:
                 long += 1
@@ -85,10 +91,10 @@ def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, i
             if not choice.lengths and len(column) == choice.num_items:
                 break
         if not column:
-            why = f"all {long} items are longer than max_length" if long else "it has no items"
+            why = f"{long} items are longer than max_length, {open_ended} have no reference"
             raise BadInput(f"The task {choice.name} gives nothing to run: {why}. Take it out, or allow longer prompts.")
         columns.append(column)
-        left_out[choice.name] = left_out.get(choice.name, 0) + long
+        left_out[choice.name] = left_out.get(choice.name, 0) + long + open_ended
     pairs = [pair for row in zip_longest(*columns) for pair in row if pair is not None]
     seen: dict[str, str] = {}
     for item, _ in pairs:
@@ -100,9 +106,12 @@ def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, i
 
 
 def _find_items(choice: TaskChoice, seed: int, tokenizer: Any, base: Path) -> Iterator[Item]:
-    if choice.name in GENERATORS:
-        if not choice.lengths:
-            raise bad(f"lengths of {choice.name}", (), "at least one length in tokens", "Add lengths: [2048].")
+    if choice.name in GENERATORS and choice.data is None and not choice.lengths:
+        raise bad(f"lengths of {choice.name}", (), "at least one length in tokens", "Add lengths: [2048].")
+    if choice.lengths:
+        if choice.name not in GENERATORS:
+            legal = f"left out: {choice.name} is not generated"
+            raise bad("lengths", choice.lengths, legal, "Use max_length to leave long items out.")
         if choice.num_items is None:
             raise bad(f"num_items of {choice.name}", None, "a whole number", "Say how many to generate.")
         settings = dict(choice.settings)
@@ -123,12 +132,20 @@ def _find_items(choice: TaskChoice, seed: int, tokenizer: Any, base: Path) -> It
                 except TypeError as error:
                     raise bad(f"settings of {choice.name}", choice.settings, "its own", f"{error}.") from None
         return
-    for name in ("lengths", "depths", "settings"):
+    for name in ("depths", "settings"):
         if getattr(choice, name):
-            legal = f"left out, since {choice.name} is not generated"
-            raise bad(name, getattr(choice, name), legal, "Use max_length to leave long items out.")
+            legal = "left out without lengths: nothing is generated"
+            raise bad(name, getattr(choice, name), legal, "Add lengths, or take it out.")
     folder = None if choice.data is None else base / choice.data
     yield from load_task(choice.name, folder, seed=seed)
+
+
+def _check_metric(item: Item) -> None:
+    """Score the item's own answer, so that a metric it has no fields for is found before anything runs."""
+    try:
+        score(item.metric, item.answers[0], item.answers, item.meta)
+    except ValueError as error:
+        raise BadInput(f"The item {item.id} cannot be scored: {error}") from None
 
 
 def _count(tokenizer: Any, item: Item) -> int:

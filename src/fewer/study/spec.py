@@ -48,7 +48,7 @@ class TaskChoice(BaseModel):
     num_items: Annotated[int, Field(ge=1)] | None = None
     """Items to take (for generators: of each length and depth); None takes all."""
     lengths: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """Generators only: the whole prompt's tokens, exactly."""
+    """For a generator: the whole prompt's tokens, exactly. `data` is then where it takes questions from."""
     depths: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()
     """Generators only: where the needle lies, 0 to 1; without them it is spread."""
     max_length: Annotated[int, Field(ge=1)] | None = None
@@ -58,11 +58,12 @@ class TaskChoice(BaseModel):
 
 
 class SamplingChoice(BaseModel):
-    """How tokens are chosen. The answer's length comes from the item unless `max_tokens` is given."""
+    """How tokens are chosen. An answer has at most the tokens that its benchmark allows."""
 
     model_config = STRICT
 
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """At most this many where the benchmark allows more."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
 
