@@ -4,7 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check format test-gpu bench docs build clean
+RUNS   := runs
+STUDIES := tasks needles prune speed
+
+.PHONY: demo test check format test-gpu bench docs build clean study
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,6 +39,14 @@ test-gpu: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed
+
+# The committed results under docs/studies/baselines, anew: hours on two cores. Killed, it goes on where it was.
+study: $(STAMP)
+	for name in $(STUDIES); do \
+	  $(BIN)/fewer study run docs/studies/baselines/$$name.yaml --out $(RUNS)/$$name && \
+	  $(BIN)/fewer report $(RUNS)/$$name --out docs/studies/baselines/$$name || exit; \
+	done
+	$(BIN)/python -m benchmarks.agreement docs/studies/baselines/tasks.yaml --out docs/studies/baselines/agreement.md
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py

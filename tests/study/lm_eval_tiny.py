@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import lm_eval
-import torch
 import yaml
 from lm_eval.api.instance import Instance
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from lm_eval.tasks import TaskManager
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import fewer.study.lm_eval_model  # noqa: F401  (makes `fewer` known to the harness)
@@ -35,23 +35,21 @@ def make_tokenizer(bos: bool, system: bool = True) -> PreTrainedTokenizerFast:
     core = Tokenizer(models.BPE({symbol: number for number, symbol in enumerate(symbols)}, merges))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    names = {"bos_token": START} if bos else {}
+    names = {"bos_token": START, "add_bos_token": True} if bos else {}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token=END, additional_special_tokens=[TURN], **names)
-    if bos:
-        pair = (START, tokenizer.convert_tokens_to_ids(START))
-        core.post_processor = processors.TemplateProcessing(single=f"{START} $A", special_tokens=[pair])
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer.backend_tokenizer, eos_token=END, additional_special_tokens=[TURN], **names
-        )
     tokenizer.chat_template = CHAT.replace("allow_system", "true" if system else "false")
     return tokenizer
 
 
 def save_model(folder: Path, bos: bool, system: bool = True, **generation: Any) -> Path:
-    """Save a tiny Llama with random weights. `generation` goes into its generation_config.json."""
+    """Save a tiny Llama with random weights, inclined to end and to take turns.
+
+    `generation` goes into its generation_config.json.
+    """
     tokenizer = make_tokenizer(bos, system)
     settings = {**SHAPE, "vocab_size": len(tokenizer), "max_position_embeddings": POSITIONS}
     model = randomise(LlamaForCausalLM(LlamaConfig(**settings)))
+    model.lm_head.weight.data[tokenizer.convert_tokens_to_ids([END, TURN])] *= 1.5
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     for name, value in generation.items():
         setattr(model.generation_config, name, value)
@@ -73,9 +71,10 @@ def evaluate(model: str, folder: Path, tasks: list[dict[str, Any]], settings: An
     return lm_eval.simple_evaluate(
         model=model,
         model_args={"pretrained": str(folder), "dtype": "float32", "device": "cpu", **args},
-        tasks=tasks,
+        tasks=[dict(task) for task in tasks],
+        task_manager=TaskManager(include_defaults=False),
         bootstrap_iters=0,
-        **{"log_samples": True, **(settings or {})},
+        **(settings or {}),
     )
 
 
@@ -96,6 +95,3 @@ def ask(kind: str, *arguments: tuple[Any, ...]) -> list[Instance]:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-torch.set_num_threads(1)
