@@ -73,9 +73,11 @@ def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, i
     Raises BadInput or DocumentError for unknown tasks, broken rows, settings that no generator takes, and items that
     come twice.
     """
-    columns, left_out = [], {}
+    columns: list[list[tuple[Item, int]]] = []
+    left_out: dict[str, int] = {}
     for choice in study.tasks:
-        column, long, open_ended = [], 0, 0
+        column: list[tuple[Item, int]] = []
+        long = open_ended = 0
         for item in _find_items(choice, study.task_seed, tokenizer, base):
             if item.metric == UNSCORED:
                 open_ended += 1
