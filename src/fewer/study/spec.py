@@ -166,7 +166,7 @@ class Study(BaseModel):
     def _check(self) -> Study:
         arms = {arm.name for arm in self.expanded}
         tasks = [task.name for task in self.tasks]
-        _refuse_twice("task", [f"{task.name} of {task.data or 'no folder'}" for task in self.tasks])
+        _refuse_twice("task", [task.model_dump_json(exclude={"num_items"}) for task in self.tasks])
         _refuse_twice("outcome", [outcome.name for outcome in self.outcomes])
         _refuse_twice("claim", [claim.id for claim in self.claims])
         _refuse_twice("seed", [str(seed) for seed in self.seeds])
