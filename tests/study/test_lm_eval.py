@@ -27,8 +27,10 @@ from lm_eval_tiny import (
 )
 from transformers import AutoModelForCausalLM
 
+from fewer.engine import Request
 from fewer.model.store import resolve
 from fewer.study.lm_eval_model import FewerLM, main
+from fewer.types import Prompt, Sampling
 
 EXACT = 1e-4  # nats, of a whole continuation
 LONG = "The road runs along the river and turns north. " * 12  # more tokens than the tiny model has positions
@@ -42,6 +44,7 @@ PAIRS = [
     (f"{END}done", " and over"),
     ("a", "b" * 150),
     (LONG, " end"),
+    (LONG, "!"),
 ]
 PROMPTS = [
     "The ferry leaves at six.\nA:",
@@ -126,6 +129,18 @@ def test_scores_and_generations_are_those_of_hf(
         assert ours.generate_until(ask("generate_until", *asked), disable_tqdm=True) == theirs.generate_until(
             ask("generate_until", *asked), disable_tqdm=True
         )
+
+
+def test_a_continuation_is_greedy_where_every_token_is_the_likeliest(folder: Path) -> None:
+    theirs, ours = make_both(folder)
+    context = ours.tok_encode("Bees keep to the")
+    likeliest = list(ours.engine.generate([Request(Prompt.from_ids(context), Sampling(4, ignore_eos=True))])[0].ids)
+    asked = [
+        (("", ""), context, tokens) for tokens in (likeliest, [*likeliest[:3], 7], [7, *likeliest[1:]], likeliest[:2])
+    ]
+    found = ours._loglikelihood_tokens(asked, disable_tqdm=True)
+    assert_same_scores(theirs._loglikelihood_tokens(asked, disable_tqdm=True), found)
+    assert [greedy for _, greedy in found] == [True, False, False, True]
 
 
 @pytest.mark.parametrize("kind", ["text", "number", "number as text"])

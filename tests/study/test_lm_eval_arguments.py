@@ -12,6 +12,7 @@ from transformers import GenerationConfig
 
 from fewer.errors import BadInput, ModelError, PromptTooLong
 from fewer.study.lm_eval.arguments import Arguments, read_arguments
+from fewer.study.lm_eval.contexts import Contexts
 from fewer.study.lm_eval.generation import Decoding, read_decoding
 from fewer.study.lm_eval.texts import Texts
 from fewer.study.lm_eval_model import FewerLM
@@ -104,6 +105,14 @@ def test_a_context_that_is_too_long_can_be_an_error(folder: Path) -> None:
     model = FewerLM(str(folder), device="cpu", dtype="float32", truncation="error", max_length=20)
     with pytest.raises(PromptTooLong, match="A context has 30 tokens, and 19 fit beside what follows"):
         model.loglikelihood(ask("loglikelihood", ("x" * 30, "yz")), disable_tqdm=True)
+
+
+def test_a_requests_seed_depends_on_its_context_the_repeat_and_the_seed() -> None:
+    contexts, others = Contexts(read_arguments({}), None), Contexts(read_arguments({"seed": 1}), None)
+    made = [contexts.make([1, 2, 3], 9), contexts.make([1, 2, 4], 9), contexts.make([1, 2, 3], 9, repeat=1)]
+    seeds = [request.sampling.seed for request in (*made, others.make([1, 2, 3], 9))]
+    assert len(set(seeds)) == 4
+    assert contexts.make([7, 1, 2, 3], 3).sampling.seed == seeds[0]
 
 
 def test_a_continuation_of_no_tokens_or_too_many_is_an_error(folder: Path) -> None:

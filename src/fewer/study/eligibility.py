@@ -53,7 +53,7 @@ class Eligibility:
     context_gain: Interval | None
     """Full minus no context, paired by item."""
     memory: Literal["no", "suspected", "unknown"]
-    """Whether it may measure memory: suspected unless the gain's whole interval is above 0; unknown without control."""
+    """Whether it may measure memory: suspected unless the whole interval of the gain is above 0."""
     remark: str
     """A sentence about memory; empty where it is "no"."""
 
@@ -123,9 +123,11 @@ def _assess(
     memory: Literal["no", "suspected", "unknown"] = "unknown"
     remark = "No arm without context was run: whether the model answers from memory is not known."
     if alone is not None and gain is not None:
-        memory = "no" if gain.lower is not None and gain.lower > 0 else "suspected"
-        remark = ""
-        if memory == "suspected":
+        memory, remark = "no", ""
+        if gain.n < MIN_ITEMS:
+            memory, remark = "unknown", f"{gain.n} items are too few to tell memory from context."
+        elif gain.lower is None or gain.lower <= 0:
+            memory = "suspected"
             remark = (
                 f"Without context the model scored {_percent(alone.estimate)}, not clearly below its "
                 f"{_percent(score.estimate)} with it: this may measure memory, not use of the context."

@@ -12,7 +12,9 @@ the context is the prompt: it is prefilled with the planner, and the continuatio
 left. All choices of a document are read on the same pruned context. The contexts of `loglikelihood_rolling` are one
 token but for the last window of a text longer than `max_length`: there is next to nothing to prune in them.
 
-Not covered: several processes, and texts that end on a control token in the middle of a stop string.
+The harness's `--use_cache` file knows requests and not model arguments: give each setting a file of its own.
+
+Not covered: several processes, and stop strings that hold a control token beside other text.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ OTHERS = ("A traveller writes", "A newspaper writes", "An innkeeper writes", "A 
 def plan_questions(draw: Draw) -> Plan:
     """Several questions in one answer, in an order that is not that of the text: attention has to move between chunks.
 
-    Answers are in the order asked; `meta["answer_chunks"]` has the chunk of each. The metric is the share found.
+    Answers are in the order asked; `meta["answer_chunks"]` has the chunk of each. The metric is the share found, in any
+    order.
     """
     rng, haystack = draw.rng("needles"), draw.prose("essay")
     number = draw.settings["questions"]
@@ -47,13 +48,13 @@ def plan_questions(draw: Draw) -> Plan:
     order = _shuffle_away(number, needles, rng)
     asked = "\n".join(f"{place}. What is the locker code of {people[at]}?" for place, at in enumerate(order, 1))
     return Plan(
-        question=f"Answer these questions in this order, each on a line with its number:\n{asked}",
+        question=f"Answer these questions in this order, each with a sentence of the texts:\n{asked}",
         wording=Wording("Read these texts. Questions about them follow.\n\n", "\n\n", "\n\n{question}"),
         fill=partial(_fill, draw, haystack, needles, order),
         cluster=f"{draw.index:05d}",
         answers=tuple(codes[at] for at in order),
-        prefix="1.",
-        max_tokens=16 * number,
+        prefix=f"The locker code of {people[order[0]]} is",
+        max_tokens=24 * number,
         source=_name_source(haystack),
         licence=haystack.licence,
     )

@@ -16,6 +16,7 @@ from fewer.prompt.encode import Piece, encode_pieces
 __all__ = ["Meter", "NoFit", "TooShort", "join_prose", "stretch"]
 
 ENDS, CHANGES = 24, 16
+LONG = 10  # characters of a word that is short enough for the last resort
 
 
 class TooShort(Exception):
@@ -27,7 +28,11 @@ class TooShort(Exception):
 
 
 class NoFit(Exception):
-    """No filler was found that has exactly the tokens that are left."""
+    """No filler was found that has exactly the tokens that are left; so many fewer or more would do, where known."""
+
+    def __init__(self, fewer: int = 0, more: int = 0) -> None:
+        super().__init__(fewer, more)
+        self.fewer, self.more = fewer, more
 
 
 class Meter:
@@ -73,9 +78,26 @@ def stretch(
     """As many of the units as make `render(join(units))` exactly `target` tokens long, joined.
 
     Where no number of them does, one more is tried and then the last ones are exchanged, one after the other: `ends(k)`
-    gives what may stand at place k (by default one or two of the other words, at random). Raises NoFit where nothing
-    helps.
+    gives what may stand at place k (by default one or two of the other words, at random). The last resort is to leave
+    long words out. Raises NoFit where nothing helps.
     """
+    for some in (units, [unit for unit in units if len(unit) <= LONG] if ends is None else []):
+        text = _search(meter, some, target, rng, render, join, ends) if some else ""
+        if text:
+            return text
+    raise NoFit
+
+
+def _search(
+    meter: Meter,
+    units: Sequence[str],
+    target: int,
+    rng: Random,
+    render: Callable[[str], str],
+    join: Callable[[Sequence[str]], str],
+    ends: Callable[[int], Sequence[str]] | None,
+) -> str:
+    """What `stretch` looks for among these units, or nothing."""
 
     def measure(tries: Sequence[Sequence[str]]) -> list[int]:
         return meter.count([render(join(units)) for units in tries])
@@ -106,4 +128,4 @@ def stretch(
         below = [(count, number) for number, count in enumerate(counts) if count < target]
         if below and place < best:
             chosen = tries[max(below)[1]]
-    raise NoFit
+    return ""

@@ -100,6 +100,7 @@ def make_item(generator: Generator, draw: Draw) -> Item:
     )
     frame = _measure(draw, item)
     budget = draw.length - frame
+    hint = NoFit()
     meta = {"length": draw.length, "seed": draw.seed, "index": draw.index, **plan.meta}
     for _ in range(TRIES):
         try:
@@ -107,7 +108,8 @@ def make_item(generator: Generator, draw: Draw) -> Item:
         except TooShort as error:
             legal = f"at least {frame + error.needed} tokens for this item of {draw.task}"
             raise bad("length", draw.length, legal, "Ask for a longer prompt, or change the task's settings.") from None
-        except NoFit:
+        except NoFit as error:
+            hint = error
             break
         made = replace(
             item,
@@ -120,8 +122,10 @@ def make_item(generator: Generator, draw: Draw) -> Item:
         if not missing:
             return made
         budget += missing
-    legal = f"a length that this tokenizer's filler for {draw.task} can have exactly"
-    raise bad("length", draw.length, legal, "Ask for a few tokens more or fewer.")
+    legal = f"a length that the filler of {draw.task} can have exactly under this tokenizer"
+    if hint.fewer and hint.more:
+        legal += f", probably {draw.length - hint.fewer} or {draw.length + hint.more}"
+    raise bad("length", draw.length, legal, "Ask for another length; long prompts can have any.")
 
 
 def _measure(draw: Draw, item: Item) -> int:
@@ -129,9 +133,9 @@ def _measure(draw: Draw, item: Item) -> int:
 
 
 def _name_item(draw: Draw) -> str:
-    """The task, the length, the depth if chosen, the seed and the number, and a mark of any other settings."""
+    """The task, the length, the depth if chosen, the seed, a mark of the settings and the haystack, and the number."""
     depth = "" if draw.depth is None else f"/d{draw.depth:g}"
-    others = repr(sorted((name, str(value)) for name, value in draw.settings.items()))
-    haystack = draw.haystack.name if draw.haystack else ""
-    mark = sha256(f"{others}|{haystack}|{len(draw.haystack.text) if draw.haystack else 0}".encode()).hexdigest()[:6]
+    chosen = repr(sorted((name, str(value)) for name, value in draw.settings.items()))
+    text = draw.haystack.text if draw.haystack else ""
+    mark = sha256(f"{chosen}|{text}".encode()).hexdigest()[:6]
     return f"{draw.task}/{draw.length}{depth}/s{draw.seed}/{mark}/{draw.index:05d}"

@@ -23,20 +23,21 @@ def fill_lines(
     it. Raises TooShort where no other line fits, and NoFit where lines of this tokenizer's sizes cannot add up.
     """
     room = budget - meter.count([line])[0]  # every other line brings the text between along
-    others, costs = _draw_lines(meter, make, room)
-    if not others:
-        raise TooShort(budget - room + min(costs))
     spare = defaultdict(list)
     pool = [make() for _ in range(POOL)]
     for extra, count in zip(pool, meter.count(pool), strict=True):
         spare[count + meter.between].append(extra)
+    if room < min(spare):
+        raise TooShort(budget - room + min(spare))
+    others, costs = _draw_lines(meter, make, room)
     for back in (4, 8, 16, 32, len(others)):
         kept = max(0, len(others) - back)
         last = _choose_last(spare, room - sum(costs[:kept]))
         if last:
             break
         if not kept:
-            raise NoFit
+            number = room // min(spare)
+            raise NoFit(max(0, room - number * max(spare)), max(0, (number + 1) * min(spare) - room))
     rng.shuffle(last)
     others = [*others[:kept], *last]
     costs = [count + meter.between for count in meter.count(others)]
@@ -46,17 +47,15 @@ def fill_lines(
 
 
 def _draw_lines(meter: Meter, make: Callable[[], str], room: int) -> tuple[list[str], list[int]]:
-    """Lines in the order drawn, as many as fit into the room, and their costs; with none, the costs of those drawn."""
+    """Lines in the order drawn, as many as fit into the room, and their costs."""
     lines: list[str] = []
     costs: list[int] = []
-    total = 0
-    while total <= room or not lines:
+    while sum(costs) <= room:
         fresh = [make() for _ in range(BATCH)]
         lines += fresh
         costs += [count + meter.between for count in meter.count(fresh)]
-        total = sum(costs)
     number = sum(total <= room for total in accumulate(costs))
-    return lines[:number], costs[:number] or costs
+    return lines[:number], costs[:number]
 
 
 def _choose_last(spare: Mapping[int, list[str]], room: int) -> list[str]:

@@ -142,11 +142,17 @@ def _guard(
 def _make(text: str, answers: Iterable[str], gold: list[Passage], beside: list[Passage], group: str) -> Question | None:
     """The question, or None where no answer is in its gold passages."""
     kept = tuple(dict.fromkeys(a for a in answers if a and any(occurs(a, passage.spelled) for passage in gold)))
-    return Question(text.strip(), kept, tuple(gold), tuple(beside), group) if kept and gold else None
+    gold, beside = ([passage for passage in some if passage.spelled] for some in (gold, beside))
+    return Question(text.strip(), kept, tuple(gold), tuple(beside), group) if kept and text.strip() else None
+
+
+def _clean(title: str, text: str) -> Passage:
+    """The passage without blank space around it, whose tokens would depend on what follows."""
+    return Passage(title.strip(), text.strip())
 
 
 def _parse_row(row: Mapping[str, Any]) -> tuple[Question | None, str]:
-    passages = [Passage(chunk.get("title") or "", chunk["text"]) for chunk in row["context_chunks"]]
+    passages = [_clean(chunk.get("title") or "", chunk["text"]) for chunk in row["context_chunks"]]
     wanted = set(row["supporting"] or ())
     gold = [passage for number, passage in enumerate(passages) if number in wanted]
     beside = [passage for number, passage in enumerate(passages) if number not in wanted]
@@ -162,7 +168,7 @@ def _parse_published(data: Any) -> list[tuple[Question | None, str]]:
 
 def _parse_page(page: Mapping[str, Any]) -> Iterable[Question | None]:
     """A page of SQuAD: its other paragraphs come first among the distractors, as in RULER."""
-    passages = [Passage("", paragraph["context"]) for paragraph in page["paragraphs"]]
+    passages = [_clean("", paragraph["context"]) for paragraph in page["paragraphs"]]
     for passage, paragraph in zip(passages, page["paragraphs"], strict=True):
         others = [other for other in passages if other is not passage]
         for asked in paragraph["qas"]:
@@ -172,8 +178,8 @@ def _parse_page(page: Mapping[str, Any]) -> Iterable[Question | None]:
 
 
 def _parse_hotpot(row: Mapping[str, Any]) -> Question | None:
-    wanted = {title for title, _ in row["supporting_facts"]}
-    passages = [Passage(title, "".join(sentences)) for title, sentences in row["context"]]
+    wanted = {title.strip() for title, _ in row["supporting_facts"]}
+    passages = [_clean(title, "".join(sentences)) for title, sentences in row["context"]]
     gold = [passage for passage in passages if passage.title in wanted]
     beside = [passage for passage in passages if passage.title not in wanted]
     return _make(row["question"], [row["answer"]], gold, beside, row["question"])

@@ -110,7 +110,7 @@ def _cut_runs(
     ahead: list[str] = []
     while True:
         if used == len(ahead):
-            ahead += haystack.read(start + used, 256)
+            ahead += haystack.read(start + used, 32 + used)
             meter.count([haystack.glue + sentence for sentence in ahead])
         sentence = ahead[used]
         size = meter.count([haystack.glue + sentence])[0]
@@ -156,18 +156,17 @@ def _place(runs: list[_Run], needles: Sequence[Needle], haystack: Haystack, mete
 
 def _choose_flexible(runs: Sequence[_Run], haystack: Haystack, meter: Meter, gap: int) -> int | None:
     """The run whose text is to change by `gap` tokens: the last one without a needle, or else the longest one."""
-    sizes = [meter.count([haystack.glue.join(run.sentences)])[0] for run in runs]
+    stretches = [run.sentences[slice(*_find_stretch(run))] for run in runs]
+    sizes = meter.count([haystack.glue.join(sentences) for sentences in stretches])
     free = [number for number, run in enumerate(runs) if not run.needles and sizes[number] + gap >= LEAST]
-    longest = max(range(len(runs)), key=lambda number: (_find_gap(runs[number])[1], sizes[number], number))
-    chosen = free[-1] if free else longest
+    chosen = free[-1] if free else max(range(len(runs)), key=lambda number: (sizes[number], number))
     return chosen if sizes[chosen] + gap >= LEAST // 2 else None
 
 
-def _find_gap(run: _Run) -> tuple[int, int]:
-    """Where the longest stretch of sentences without a needle between them begins, and how many it has."""
+def _find_stretch(run: _Run) -> tuple[int, int]:
+    """From where to where the longest text without a needle goes, as places among the run's sentences."""
     cuts = [0, *(place for place, _ in run.needles), len(run.sentences)]
-    low, high = max(pairwise(cuts), key=lambda cut: (cut[1] - cut[0], cut[1]))
-    return low, high - low
+    return max(pairwise(cuts), key=lambda cut: (sum(map(len, run.sentences[slice(*cut)])), cut))
 
 
 def _fit(
@@ -178,8 +177,7 @@ def _fit(
     As many sentences as it takes are replaced by one that begins as they do and may go on with those from `after` on.
     """
     kept, pairs = run.sentences, run.needles
-    start, number = _find_gap(run)
-    high = start + number
+    start, high = _find_stretch(run)
 
     def replace(low: int, text: str) -> _Run:
         shift = bool(text) - (high - low)
@@ -192,8 +190,9 @@ def _fit(
     low = next(
         (low for low in range(high - 1, start, -1) if meter.count([render(low, "")])[0] + LEAST <= target), start
     )
+    room = target - meter.count([render(low, "")])[0]
     words, ahead = " ".join(kept[low:high]).split(), 0
-    while len(words) < target:
+    while len(words) < room:
         words += haystack.read(after + ahead, 1)[0].split()
         ahead += 1
     final = replace(low, stretch(meter, words, target, rng, render=partial(render, low)))
