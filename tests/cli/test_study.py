@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Run
+from typer.testing import Result
 
 from fewer.cli.study import time_words
 
+Run = Callable[..., Result]
 ARMS = [{"name": "full"}, {"condition": "no_context"}, {"prune": ["random", "static"], "keep": "50%", "layer": 1}]
 CLAIM = {
     "id": "C1",

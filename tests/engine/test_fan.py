@@ -6,7 +6,7 @@ import pytest
 import torch
 from tinytext import NUM_LAYERS, random_ids, request
 
-from fewer import BadInput, EndsPrune, Engine, RandomPrune, Request, Sampling, StaticPrune
+from fewer import BadInput, EndsPrune, Engine, PromptTooLong, RandomPrune, Request, Sampling, StaticPrune
 from fewer.kv import State
 from fewer.model.forward import Segment, forward
 from fewer.model.shared import forward_shared
@@ -141,6 +141,14 @@ def test_scores_do_not_depend_on_the_pieces(engine: Engine, monkeypatch: pytest.
     for one, other in zip(whole, engine.score(requests, rests), strict=True):
         assert one.logprobs == pytest.approx(other.logprobs, abs=FP32)
     assert [score.receipt.run.shared_prefill for score in whole] == [False, True, True]
+
+
+def test_the_last_token_needs_no_position(engine: Engine) -> None:
+    whole, short = random_ids(70, 128), random_ids(71, 100)
+    scores = engine.score([Prompt.from_ids(whole), Prompt.from_ids(short)], [[5], random_ids(72, 29)])
+    assert [len(score.logprobs) for score in scores] == [1, 29]
+    with pytest.raises(PromptTooLong, match="128 positions"):
+        engine.score([Prompt.from_ids(short)], [random_ids(72, 30)])
 
 
 @pytest.mark.parametrize("continuation", [[], [[1, 2]], ["a"], [1.5], [-1], [10**6], None])

@@ -67,5 +67,5 @@ def test_control_tokens_in_the_words_stay_text() -> None:
     ],
 )
 def test_what_is_no_wording_is_named(make: object) -> None:
-    with pytest.raises(BadInput, match="wording|chat"):
+    with pytest.raises(BadInput, match=r"wording|chat"):
         make()

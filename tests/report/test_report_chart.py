@@ -166,7 +166,7 @@ def test_files_are_the_same_each_time_and_hold_all_panels():
     assert first == second
     assert first["png"].startswith(b"\x89PNG")
     width, height = struct.unpack(">II", first["png"][16:24])
-    assert width == 2 * (16 + 380 + 22 + 380 + 16)
+    assert width == 2 * (16 + 430 + 22 + 380 + 16)
     assert height > 2 * 250
     text = first["svg"].decode()
     root = ElementTree.fromstring(text)

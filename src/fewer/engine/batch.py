@@ -89,9 +89,9 @@ class Batch:
         self.waiting.append(sequence)
         return sequence
 
-    def make(self, request: Request, arrived: float | None = None) -> Sequence:
-        """A sequence that is in nobody's queue, checked against the model."""
-        _check(request, self.adapter)
+    def make(self, request: Request, arrived: float | None = None, unread: int = 0) -> Sequence:
+        """A sequence that is in nobody's queue, checked against the model. `unread`: tokens without a position."""
+        _check(request, self.adapter, unread)
         sampling = request.sampling
         return Sequence(
             request=request,
@@ -213,14 +213,14 @@ def _choose(sequence: Sequence, result: Tensor | Exception) -> tuple[int | None,
         return None, error
 
 
-def _check(request: Request, adapter: Adapter) -> None:
+def _check(request: Request, adapter: Adapter, unread: int = 0) -> None:
     """What can be known to fail before anything runs."""
     prompt, sampling = request.prompt, request.sampling
     low, high = int(prompt.ids.min()), int(prompt.ids.max())
     if low < 0 or high >= adapter.vocab_size:
         legal = f"from 0 to {adapter.vocab_size - 1}, the model's vocabulary"
         raise bad("token id", low if low < 0 else high, legal, "Use the tokenizer that belongs to the model.")
-    if len(prompt) + sampling.max_tokens > adapter.max_positions:
+    if len(prompt) + sampling.max_tokens - unread > adapter.max_positions:
         raise PromptTooLong(
             f"The prompt has {len(prompt)} tokens and {sampling.max_tokens} more are asked for, "
             f"{len(prompt) + sampling.max_tokens} together; the model has {adapter.max_positions} positions. "

@@ -93,7 +93,7 @@ def read_tokens(adapter: Adapter, readings: Iterable[Reading]) -> None:
 def score_requests(batch: Batch, requests: list[Request], continuations: list[Tensor]) -> Iterator[Sequence]:
     """Each request's sequence, in order, with the tokens as its answer. Equal prompts in a row are prefilled once."""
     sequences = [
-        batch.make(replace(request, sampling=replace(request.sampling, max_tokens=len(tokens), logprobs=0)))
+        batch.make(replace(request, sampling=replace(request.sampling, max_tokens=len(tokens), logprobs=0)), unread=1)
         for request, tokens in zip(requests, continuations, strict=True)
     ]
     pairs = [list(some) for _, some in groupby(zip(sequences, continuations, strict=True), lambda pair: _key(pair[0]))]

@@ -34,8 +34,8 @@ HOW = (
 HOW_TO_READ = (
     "Scores are from 0 to 1 by each task's own metric. Means are over items, an arm's seeds averaged within an item "
     "first; n counts items, and intervals resample whole clusters of items, since the items of one document go "
-    f"together. Below {FEW_CLUSTERS} clusters a bootstrap is too narrow and Student's t is taken, whose ends may lie "
-    "beyond a score's range. Where there are no brackets there is no honest interval; where a second n stands behind "
+    f"together. Below {FEW_CLUSTERS} clusters a bootstrap is too narrow and Student's t is taken, cut at the "
+    "score's range. Where there are no brackets there is no honest interval; where a second n stands behind "
     "them, so many items had that measure. The CSV of each table has every number as computed, with its n, clusters "
     "and method, or why there is no interval."
 )

@@ -133,8 +133,17 @@ class Log:
 
     @cached_property
     def depths(self) -> Floats:
-        """Of each item (items,): where the needle lies, NaN where there is none."""
-        return self.numbers("depth")[self.first]
+        """Of each item (items,): where the needle lies, NaN where there is none.
+
+        Rounded to the finest of .05, .1 and .25 that leaves at most 7 places: a needle falls between two sentences
+        near the depth that was asked for.
+        """
+        exact = self.numbers("depth")[self.first]
+        for step in (0.05, 0.1, 0.25):
+            rounded = np.round(np.round(exact / step) * step, 2)
+            if np.unique(rounded[np.isfinite(rounded)]).size <= 7:
+                break
+        return rounded
 
     @cached_property
     def categories(self) -> list[str]:
@@ -190,7 +199,7 @@ def read_family(arm: Arm) -> str:
         return "full"
     if arm.condition != "aware":
         return "no context"
-    others = [f"{key}={value}" for key, value in arm.settings if key != "keep"]
+    others = [value if isinstance(value, str) else f"{key}={value}" for key, value in arm.settings if key != "keep"]
     return " ".join([arm.prune, *others])
 
 

@@ -29,6 +29,8 @@ FLOOR, CEILING = 0.10, 0.98
 """The full model's mean score has to lie above the one and below the other."""
 MIN_ITEMS = 20
 """Items of the full run that a task, or a length, needs to be judged."""
+MIN_CLUSTERS = 5
+"""Clusters that telling memory from context takes."""
 FEW_CLUSTERS = 20
 """Below this many clusters intervals of means are Student's t over clusters: a bootstrap is too narrow there."""
 
@@ -124,8 +126,9 @@ def _assess(
     remark = "No arm without context was run: whether the model answers from memory is not known."
     if alone is not None and gain is not None:
         memory, remark = "no", ""
-        if gain.n < MIN_ITEMS:
-            memory, remark = "unknown", f"{gain.n} items are too few to tell memory from context."
+        if gain.n < MIN_ITEMS or gain.clusters < MIN_CLUSTERS:
+            few = f"{gain.n} items in {gain.clusters} clusters"
+            memory, remark = "unknown", f"{few} are too few to tell memory from context."
         elif gain.lower is None or gain.lower <= 0:
             memory = "suspected"
             remark = (

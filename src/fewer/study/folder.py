@@ -136,7 +136,7 @@ def read_run(folder: str | Path) -> Run:
     rows = pa.concat_tables([SCHEMA.empty_table(), *tables])
     cells = rows["cell"].to_pylist()
     first = {cell: index for index, cell in reversed(list(enumerate(cells)))}
-    rows = rows.take(sorted(first.values()))
+    rows = rows.take(pa.array(sorted(first.values()), pa.int64()))
     return Run(folder, header, Study.model_validate(header["study"]), rows.sort_by([("unit", "ascending")]))
 
 

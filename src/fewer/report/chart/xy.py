@@ -11,8 +11,8 @@ from fewer.report.chart.palette import SHAPES, Shape, tone_of
 
 __all__ = ["Level", "Point", "Series", "plot_xy"]
 
-WIDTH, HEIGHT = 380.0, 250.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 104.0, 12.0, 42.0
+WIDTH, HEIGHT = 430.0, 250.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 154.0, 12.0, 42.0
 GAP = 13.0  # between labels, in pixels
 DODGE = 4.0  # between intervals at one place, in pixels
 

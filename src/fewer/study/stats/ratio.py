@@ -8,6 +8,7 @@ with Student's t on clusters - 1 degrees of freedom (Cameron and Miller 2015).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,7 +77,7 @@ class Ratio:
         seed: int,
         bounds: tuple[float, float] | None = None,
     ) -> Interval:
-        """By the cluster bootstrap or by t. `bounds` (of a mean) gives an interval even where all clusters agree."""
+        """By the cluster bootstrap or by t. `bounds` (of a mean) cut t's, and give agreeing clusters one."""
         check_resampling("bca" if method == "t" else method, level, resamples, seed)
         n, count = self.sample.n, self.sample.count
         if count == 0:
@@ -97,7 +98,11 @@ class Ratio:
             return Interval.unknown(self.estimate, level, n, count, "one cluster says nothing about others")
         half = float(student.ppf((1 + level) / 2, count - 1)) * self.standard_error
         name = f"cluster-robust t, {count - 1} degrees of freedom"
-        return Interval(self.estimate, self.estimate - half, self.estimate + half, level, n, count, name)
+        low, high = bounds or (-math.inf, math.inf)
+        lower, upper = max(low, self.estimate - half), min(high, self.estimate + half)
+        if upper - lower < 2 * half:
+            name += f", cut at [{low:g}, {high:g}]"
+        return Interval(self.estimate, lower, upper, level, n, count, name)
 
     def _agreed(self, level: float, bounds: tuple[float, float] | None) -> Interval:
         """Nothing varied. What could still hide: the share of clusters that 0 of k does not exclude, at its worst."""
