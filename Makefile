@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 RUNS   := runs
-STUDIES := tasks needles prune speed
+STUDIES := tasks generated needles speed
 
 .PHONY: demo test check format test-gpu bench docs build clean study
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fewer.study.prepare import list_cells
+from fewer.study.cells import list_cells
 from fewer.study.row import SCHEMA, to_table
 from fewer.study.spec import Study
 from fewer.study.verdict import Verdict, judge

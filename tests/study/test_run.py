@@ -16,9 +16,10 @@ from studying import TIMED, make_rows, write_rows, write_study
 
 from fewer import Engine, Request, Sampling
 from fewer.errors import BadInput, StorageError
+from fewer.study.cells import list_cells
 from fewer.study.folder import read_run
 from fewer.study.item import lay_out_item
-from fewer.study.prepare import list_cells, prepare
+from fewer.study.prepare import prepare
 from fewer.study.run import Progress, run_study
 from fewer.study.signals import measure_agreement
 from fewer.study.spec import load_study

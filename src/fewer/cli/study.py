@@ -79,17 +79,12 @@ def register(
     with terminal.busy("Registering"):
         from datetime import UTC, datetime
 
-        from fewer.engine import Engine
         from fewer.study.environment import describe_environment
-        from fewer.study.prepare import prepare
         from fewer.study.registration import register as freeze
         from fewer.study.registration import registration_path
-        from fewer.study.spec import load_study
+        from fewer.study.run import open_study
 
-        study = load_study(file)
-        choice = study.model
-        engine = Engine.load(choice.path, choice.device, choice.dtype, weights=choice.weights, progress=terminal.note)
-        prepared = prepare(study, engine.tokenizer, file.parent)
+        study, engine, prepared = open_study(file, terminal.note)
         registration = freeze(
             study,
             [unit.item for unit in prepared.units],
@@ -121,17 +116,12 @@ def plan(
     """Say what a study would take: answers, time, memory and disk, from speeds measured on this machine."""
     terminal = Terminal()
     with terminal.busy("Planning"):
-        from fewer.engine import Engine
         from fewer.study.folder import read_run
         from fewer.study.plan import plan as make_plan
-        from fewer.study.prepare import prepare
         from fewer.study.rates import measure_rates, rates_from_run
-        from fewer.study.spec import load_study
+        from fewer.study.run import open_study
 
-        study = load_study(file)
-        choice = study.model
-        engine = Engine.load(choice.path, choice.device, choice.dtype, weights=choice.weights, progress=terminal.note)
-        prepared = prepare(study, engine.tokenizer, file.parent)
+        study, engine, prepared = open_study(file, terminal.note)
         speeds = measure_rates(engine) if rates is None else rates_from_run(read_run(rates))
         found = make_plan(
             study,

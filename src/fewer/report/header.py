@@ -22,7 +22,7 @@ from fewer.report.block import (
 )
 from fewer.report.log import Log
 from fewer.report.number import write_count, write_plain, write_share
-from fewer.study.prepare import list_cells
+from fewer.study.cells import list_cells
 from fewer.study.row import STATUSES
 from fewer.study.verdict import Verdict, judge, note_on_many
 

@@ -14,9 +14,10 @@ from typing import Any
 from fewer.engine import Answer, Engine, Outcome, Request
 from fewer.errors import PromptTooLong
 from fewer.receipt import Receipt
+from fewer.study.cells import Cell
 from fewer.study.item import Item, lay_out_item
 from fewer.study.metrics import score
-from fewer.study.prepare import Cell, Unit
+from fewer.study.prepare import Unit
 from fewer.study.row import LOG_VERSION, SCHEMA
 from fewer.study.signals import measure_agreement, reference_ids
 from fewer.study.spec import Study

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fewer.study.arms import Arm
+from fewer.study.cells import Cell, list_cells
 from fewer.study.item import Item
-from fewer.study.prepare import Cell, list_cells
 from fewer.study.rates import Rates
 from fewer.study.spec import Study
 from fewer.types import Keep

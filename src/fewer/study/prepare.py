@@ -6,7 +6,6 @@ has some of each. Not covered: loading a model; a tokenizer is enough.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from fewer.errors import BadInput, DocumentError, PromptTooLong, bad
-from fewer.study.arms import Arm
 from fewer.study.item import Item, lay_out_item
 from fewer.study.metrics import score
 from fewer.study.spec import Study, TaskChoice
@@ -22,7 +20,7 @@ from fewer.study.tasks import load_task
 from fewer.study.tasks.generate import GENERATORS, generate_task
 from fewer.study.tasks.rows import UNSCORED
 
-__all__ = ["Cell", "Prepared", "Unit", "list_cells", "prepare"]
+__all__ = ["Prepared", "Unit", "prepare"]
 
 _ENDLESS = 10**9
 
@@ -37,34 +35,11 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One answer to be given: an arm and a seed."""
-
-    arm: Arm
-    seed: int
-
-    def key(self, item: Item) -> str:
-        """What tells its row from every other of the run."""
-        return hashlib.sha256(f"{item.fingerprint}|{self.arm.name}|{self.seed}".encode()).hexdigest()
-
-    def draw_seed(self, item: Item) -> int:
-        """The seed of its draws: another one for every item, the same for every arm."""
-        return int(hashlib.sha256(f"{item.id}|{self.seed}".encode()).hexdigest()[:15], 16)
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A study's units, and how many items of each task were left out: longer than `max_length`, or open-ended."""
 
     units: tuple[Unit, ...]
     left_out: dict[str, int]
-
-
-def list_cells(study: Study) -> tuple[Cell, ...]:
-    """The answers that each item gets, the full one first: every seed where something is drawn, else the first."""
-    arms = sorted(study.expanded, key=lambda arm: not arm.is_full)
-    drawing = study.sampling.temperature > 0
-    return tuple(Cell(arm, seed) for arm in arms for seed in (study.seeds if arm.draws or drawing else study.seeds[:1]))
 
 
 def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, int], None] | None = None) -> Prepared:

@@ -19,14 +19,15 @@ from typing import Any
 from fewer.engine import Engine
 from fewer.errors import bad
 from fewer.study.answering import Answering
+from fewer.study.cells import list_cells
 from fewer.study.environment import describe_environment, describe_setting
 from fewer.study.folder import open_shard, read_done, read_header, write_whole
-from fewer.study.prepare import Prepared, Unit, list_cells, prepare
+from fewer.study.prepare import Prepared, Unit, prepare
 from fewer.study.registration import check, load_registration, registration_path
 from fewer.study.row import LOG_VERSION
 from fewer.study.spec import Study, load_study
 
-__all__ = ["Progress", "Summary", "run_study"]
+__all__ = ["Progress", "Summary", "open_study", "run_study"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ class Summary:
     statuses: dict[str, int]
 
 
+def open_study(file: Path, note: Callable[[str], None] | None = None) -> tuple[Study, Engine, Prepared]:
+    """A study's file read, its model loaded, and its items prepared. `note` is told what takes long."""
+    study = load_study(file)
+    choice = study.model
+    engine = Engine.load(choice.path, choice.device, choice.dtype, weights=choice.weights, progress=note)
+    return study, engine, prepare(study, engine.tokenizer, file.parent)
+
+
 def run_study(
     file: str | Path,
     out: str | Path,
@@ -67,11 +76,8 @@ def run_study(
     index, count = shard
     if not 0 <= index < count:
         raise bad("shard", f"{index + 1}/{count}", "K/N with K from 1 to N", "Write 1/4 for the first of four.")
-    study = load_study(file)
     note = note or (lambda _: None)
-    choice = study.model
-    engine = Engine.load(choice.path, choice.device, choice.dtype, weights=choice.weights, progress=note)
-    prepared = prepare(study, engine.tokenizer, file.parent)
+    study, engine, prepared = open_study(file, note)
     cells = list_cells(study)
     header = _write_header(study, engine, prepared, file, out, len(cells))
     stamp = {"study": study.name, "study_sha256": study.sha256} | header["environment"]

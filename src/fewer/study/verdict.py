@@ -3,7 +3,8 @@
 An arm and its reference are compared on the same items, seeds averaged within an item first. The interval decides: the
 claim holds where its lower end reaches `at_least`, and is killed where its upper end is below `kill_below`. Nothing is
 judged before the run is complete, so that nobody stops at a lucky moment. Only tasks that can carry claims take part
-(`eligibility`); the others are named. Which numbers are estimated is in `estimate.py`.
+(`eligibility`); the others are named. Speed has nothing to do with scores: its claims are about all items. Which numbers
+are estimated is in `estimate.py`.
 
 Not covered: whether a claim was worth making, and whether its bounds were chosen before the run; that is what a
 registration is for.
@@ -19,9 +20,9 @@ from typing import Literal
 import pyarrow as pa
 
 from fewer.study.answers import ByItem, read_answers
+from fewer.study.cells import list_cells
 from fewer.study.eligibility import Eligibility, assess, find_judge
 from fewer.study.estimate import COLUMNS, Finding, NotEstimable, describe_quantity, estimate_claim
-from fewer.study.prepare import list_cells
 from fewer.study.spec import Claim, Study
 from fewer.study.stats import Interval, multiplicity_note
 
@@ -98,9 +99,9 @@ def _judge(
     items = {item: answers[0] for item, answers in arms["full"].items() if answers[0].task in tasks}
     places = {item: (first.task, first.asked_length) for item, first in items.items()}
     judges = {place: find_judge(found, *place) for place in places.values()}
-    deciding = [entry for entry in found if entry in judges.values()]
+    deciding = [] if claim.kind == "speedup" else [entry for entry in found if entry in judges.values()]
     excluded = tuple((entry.label, entry.reason) for entry in deciding if not entry.eligible)
-    kept = [item for item, place in places.items() if judges[place].eligible]
+    kept = [item for item, place in places.items() if claim.kind == "speedup" or judges[place].eligible]
     notes = tuple(f"{entry.label}: {entry.remark}" for entry in deciding if entry.eligible and entry.remark)
     left_out = "; ".join(f"{label}: {reason}" for label, reason in excluded)
     if not kept:
