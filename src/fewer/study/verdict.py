@@ -3,8 +3,8 @@
 An arm and its reference are compared on the same items, seeds averaged within an item first. The interval decides: the
 claim holds where its lower end reaches `at_least`, and is killed where its upper end is below `kill_below`. Nothing is
 judged before the run is complete, so that nobody stops at a lucky moment. Only tasks that can carry claims take part
-(`eligibility`); the others are named. Speed has nothing to do with scores: its claims are about all items. Which numbers
-are estimated is in `estimate.py`.
+(`eligibility`); the others are named. Speed has nothing to do with scores: its claims are about all items. Which
+numbers are estimated is in `estimate.py`.
 
 Not covered: whether a claim was worth making, and whether its bounds were chosen before the run; that is what a
 registration is for.

@@ -11,8 +11,8 @@ from fewer.report.chart.palette import SHAPES, tone_of
 
 __all__ = ["Row", "plot_rows"]
 
-WIDTH, STEP = 380.0, 21.0
-LEFT, RIGHT, TOP, BOTTOM = 140.0, 54.0, 8.0, 40.0
+WIDTH, STEP = 444.0, 21.0
+LEFT, RIGHT, TOP, BOTTOM = 204.0, 54.0, 8.0, 40.0
 
 
 @dataclass(frozen=True, slots=True)
