@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_runs import make_header, make_items, make_study, write_run
+from made_runs import TASKS, make_header, make_items, make_study, write_run
 
 from fewer.report.block import Facts, Notice, Paragraph, Table
 from fewer.report.build import build
@@ -47,7 +47,30 @@ def test_a_run_with_one_item_has_numbers_and_no_intervals(tmp_path):
         assert all("[" not in cell.text for cell in found)
     score = cells(document, "scores", "score")[0]
     assert score.raw["_method"] == "no interval: one cluster says nothing about others"
-    assert {cell.text for cell in cells(document, "tasks", "eligible")} == {"no"}
+    lengths, eligible = cells(document, "tasks", "length"), cells(document, "tasks", "eligible")
+    assert [(length.text, cell.text) for length, cell in zip(lengths, eligible, strict=True)] == [
+        ("–", "no"),
+        ("512", "–"),
+    ]
+
+
+def test_only_whole_tasks_carry_claims_or_say_why_not(tmp_path):
+    def change(row):
+        memory = row["task"] == "nq_multidoc_10" and row["condition"] == "no_context"
+        return {"score": 1.0, "status": "ok"} if memory else {}
+
+    document = build_one(tmp_path, num_items=150, change_row=change)
+    keys = ("task", "length", "eligible", "why")
+    rows = list(zip(*([cell.text for cell in cells(document, "tasks", key)] for key in keys), strict=True))
+    whole = {task: (eligible, why) for task, length, eligible, why in rows if length == "–"}
+    assert whole.keys() == set(TASKS)
+    assert whole["needle_words"] == ("yes", "–")
+    eligible, why = whole["nq_multidoc_10"]
+    assert (eligible, why.startswith("Without context the model scored 100%, not clearly below its ")) == ("no", True)
+    assert why.endswith("with it: this may measure memory or chance: no claim.")
+    of_lengths = [(task, eligible, why) for task, length, eligible, why in rows if length != "–"]
+    assert len(of_lengths) == 6
+    assert {found[1:] for found in of_lengths} == {("–", "–")}
 
 
 def test_a_run_without_full_rows_has_scores_and_no_differences(tmp_path):

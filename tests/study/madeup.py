@@ -49,6 +49,11 @@ def usual(task: str, number: int, arm: str, seed: int) -> Change:
     return {"score": float(right)}
 
 
+def alone(right: float, arm: str) -> Change:
+    """A score that the question alone never gets, so that the task can carry claims."""
+    return {"score": 0.0 if arm == "no_context" else float(right)}
+
+
 def row(task: str, number: int, arm: str, seed: int = 0, **changes: Any) -> Change:
     """One answer; two items to a cluster."""
     base = {

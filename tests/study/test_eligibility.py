@@ -53,7 +53,7 @@ def test_refused_and_failed_answers_count_with_zero() -> None:
     assert found.full.n == 40
 
 
-def test_lengths_are_judged_by_themselves_where_they_have_items_enough() -> None:
+def test_lengths_are_shown_and_their_task_decides() -> None:
     rows = full("niah", 24, 25, asked_length=1024)
     rows += [one | {"item": f"{one['item']}l", "asked_length": 8192} for one in full("niah", 1, 25)]
     rows += [one | {"item": f"{one['item']}s", "asked_length": 2048} for one in full("niah", 4, 5)]
@@ -65,13 +65,26 @@ def test_lengths_are_judged_by_themselves_where_they_have_items_enough() -> None
         ("niah at 8,192 tokens", 25),
     ]
     assert [one.eligible for one in found] == [True, True, False, False]
-    assert find_judge(found, "niah", 8192) is found[3]
-    assert find_judge(found, "niah", 2048) is found[0]  # too few to be judged by itself
+    assert find_judge(found, "niah") is find_judge(reversed(found), "niah") is found[0]
     with pytest.raises(KeyError):
-        find_judge(found, "other", None)
+        find_judge(found, "other")
+    with pytest.raises(KeyError):
+        find_judge(found[1:], "niah")  # lengths do not stand in for their task
 
 
-def test_a_task_that_the_question_alone_answers_is_suspected_of_memory() -> None:
+def test_a_task_at_the_floor_is_not_saved_by_one_of_its_lengths() -> None:
+    rows = full("niah", 15, 25, asked_length=1024)
+    rows += [one | {"item": f"{one['item']}l", "asked_length": 8192} for one in full("niah", 0, 175)]
+    found = look(rows)
+    assert [(one.label, one.eligible) for one in found] == [
+        ("niah", False),
+        ("niah at 1,024 tokens", True),
+        ("niah at 8,192 tokens", False),
+    ]
+    assert find_judge(found, "niah").reason == "full model scored 7.5%, not above 10%: shown, no claim"
+
+
+def test_a_task_that_the_question_alone_answers_is_suspected_of_memory_and_carries_no_claim() -> None:
     def control(right: int) -> list[Change]:
         return [
             row("a", number, "no_context", score=float(number < right), condition="no_context") for number in range(60)
@@ -79,17 +92,30 @@ def test_a_task_that_the_question_alone_answers_is_suspected_of_memory() -> None
 
     (suspected,) = look(full("a", 40, 60) + control(39))
     assert suspected.memory == "suspected"
-    assert suspected.eligible
+    told = "Without context the model scored 65%, not clearly below its 66.7% with it"
+    assert not suspected.eligible
+    assert suspected.reason == f"{told}: this may measure memory or chance: no claim"
+    assert suspected.remark == ""
     assert suspected.no_context.estimate == pytest.approx(39 / 60)
     assert suspected.context_gain.estimate == pytest.approx(1 / 60)
-    assert suspected.remark.startswith("Without context the model scored 65%, not clearly below its 66.7% with it")
+    assert suspected.context_gain.lower <= 0
     (clear,) = look(full("a", 40, 60) + control(5))
-    assert (clear.memory, clear.remark) == ("no", "")
+    assert (clear.memory, clear.eligible, clear.reason, clear.remark) == ("no", True, "", "")
     assert clear.context_gain.lower > 0
     (unknown,) = look(full("a", 40, 60))
-    assert unknown.memory == "unknown"
+    assert (unknown.memory, unknown.eligible, unknown.reason) == ("unknown", True, "")
     assert unknown.no_context is None
     assert "not known" in unknown.remark
+    (few,) = look(full("a", 40, 60) + control(0)[:19])
+    assert (few.memory, few.eligible, few.reason) == ("unknown", True, "")
+    assert few.remark == "19 items in 10 clusters are too few to tell memory from context."
+
+
+def test_a_task_at_the_ceiling_says_so_and_not_that_it_may_be_memory() -> None:
+    rows = full("a", 60, 60) + [row("a", number, "no_context", condition="no_context") for number in range(60)]
+    (found,) = look(rows)
+    assert (found.memory, found.eligible, found.remark) == ("suspected", False, "")
+    assert found.reason == "full model scored 100%, not below 98%: shown, no claim"
 
 
 def test_a_task_without_a_full_run_carries_nothing() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from madeup import ITEMS, STATIC, Change, answer, claim, look, study, usual
+from madeup import ITEMS, STATIC, Change, alone, answer, claim, look, study, usual
 
 
 def timed(task: str, number: int, arm: str, seed: int) -> Change:
@@ -31,7 +31,7 @@ def test_a_speedup_is_the_geometric_mean_of_the_items_ratios() -> None:
     assert (same.interval.known, same.verdict) == (False, "undecided")  # nothing varies: no honest interval
 
 
-def test_only_seconds_of_ok_answers_that_ran_alone_count() -> None:
+def test_only_seconds_of_ok_and_bypassed_answers_that_ran_alone_count() -> None:
     made = study(claim(kind="speedup", at_least=3.0, kill_below=2.0))
 
     def say(task: str, number: int, arm: str, seed: int) -> Change:
@@ -40,12 +40,24 @@ def test_only_seconds_of_ok_answers_that_ran_alone_count() -> None:
         return timed(task, number, arm, seed) | (odd.get(number, {}) if arm == STATIC else {})
 
     (found,) = look(made, answer(made, ITEMS, say))
-    assert found.interval.n == 76
-    counts = "1 bypassed, 1 failed, 2 shared or untimed"
-    assert found.notes[0] == f"The seconds of 4 of 80 answers of {STATIC} do not count: {counts}."
+    assert found.interval.n == 77
+    counts = "1 failed, 2 shared or untimed"
+    assert found.notes == (f"The seconds of 3 of 80 answers of {STATIC} do not count: {counts}.",)
     (none,) = look(made, answer(made, ITEMS, lambda *where: timed(*where) | {"shared": True}))
     assert none.verdict == "no claim"
     assert "no item has seconds that count under both arms" in none.sentence
+
+
+def test_a_bypassed_answer_stays_in_the_ratio_with_the_seconds_of_its_full_run() -> None:
+    made = study(claim(kind="speedup", at_least=3.0, kill_below=2.0))
+
+    def say(task: str, number: int, arm: str, seed: int) -> Change:
+        full_run = {"status": "bypassed", "first_token_s": 1.0 + number}
+        return timed(task, number, arm, seed) | (full_run if arm == STATIC and number < 20 else {})
+
+    (found,) = look(made, answer(made, ITEMS, say))
+    assert found.interval.estimate == pytest.approx(4 ** (60 / 80))  # 20 of 80 items are as slow as the full run
+    assert (found.interval.n, found.notes) == (80, ())
 
 
 def ranked(sign: float) -> Callable[[str, int, str, int], Change]:
@@ -54,7 +66,7 @@ def ranked(sign: float) -> Callable[[str, int, str, int], Change]:
 
     def say(task: str, number: int, arm: str, seed: int) -> Change:
         right = number % 3 != 0 if arm == STATIC else number % 6 != 0
-        return {"score": float(right), "min_margin": float(sign * (1.5 * right + noise[number])), "nll": 1.0}
+        return alone(right, arm) | {"min_margin": float(sign * (1.5 * right + noise[number])), "nll": 1.0}
 
     return say
 
@@ -97,7 +109,7 @@ def test_a_high_nll_speaks_for_a_bad_answer() -> None:
 
     def say(task: str, number: int, arm: str, seed: int) -> Change:
         right = number % 3 != 0 if arm == STATIC else number % 6 != 0
-        return {"score": float(right), "nll": float(number % 5 if right else 4 + number % 2)}
+        return alone(right, arm) | {"nll": float(number % 5 if right else 4 + number % 2)}
 
     (found,) = look(made, answer(made, ITEMS, say))
     assert found.interval.estimate > 0.8
@@ -110,11 +122,12 @@ def test_pairs_from_different_tasks_or_lengths_are_not_ranked() -> None:
     def say(task: str, number: int, arm: str, seed: int) -> Change:
         """Task b is harder and its margins are lower; within a task margins say nothing at all."""
         hard = task == "b"
-        return {"score": float(number % 4 == 1 if hard else number % 4 != 0), "min_margin": 0.0 if hard else 5.0}
+        right = number % 4 == 1 if hard else number % 4 != 0
+        return alone(right, arm) | {"min_margin": 0.0 if hard else 5.0}
 
     rows = answer(made, [*ITEMS, *(("b", number) for number in range(80))], say)
     (found,) = look(made, rows)
-    assert found.interval.estimate == 0.5
+    assert (found.interval.estimate, found.interval.n) == (0.5, 160)
 
 
 def test_answers_without_the_signal_are_counted_and_not_ranked() -> None:

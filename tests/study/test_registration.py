@@ -185,6 +185,7 @@ def test_items_given_twice_or_not_at_all_are_refused() -> None:
         ({"sampling": {"temperature": 0.7}}, "The study: sampling changed, "),
         ({"signals": ["nll"]}, "The study: signals changed, "),
         ({"truncate": True}, "The study: truncate changed, false -> true."),
+        ({"share": False}, "The study: share changed, true -> false."),
         ({"outcomes": [{"name": "correct", "at_least": 0.9}]}, "Outcome correct: at_least changed, 0.5 -> 0.9."),
         ({"arms": [*WRITTEN["arms"], {"prune": "random", "keep": "50%"}]}, "Arm random keep=50% was added."),
         ({"arms": [{"name": "full"}, {"prune": "static", "keep": "50%"}]}, "Arm static keep=25% was taken out."),
@@ -215,7 +216,6 @@ def test_an_arm_with_another_setting_under_its_own_name_is_a_difference() -> Non
     [
         ({"title": "Other"}, "The study: title changed, Needles -> Other."),
         ({"name": "other"}, "The study: name changed, needles -> other."),
-        ({"share": False}, "The study: share changed, true -> false."),
         ({"model": {"path": "moved"}}, "The model: path changed, null -> moved."),
         ({"model": {"device": "cuda"}}, "The model: device changed, auto -> cuda."),
         ({"task_seed": 5}, "The study: task_seed changed, 0 -> 5."),

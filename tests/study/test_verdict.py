@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from madeup import ITEMS, RANDOM, STATIC, Change, answer, claim, look, study, usual
+from madeup import ARMS, ITEMS, RANDOM, STATIC, Change, alone, answer, claim, look, study, usual
 
 from fewer.study.row import to_table
 from fewer.study.verdict import note_on_many
@@ -43,7 +43,7 @@ def test_seeds_are_averaged_within_an_item_before_anything_varies() -> None:
     made = study(claim(kind="level", arm=RANDOM, at_least=0.5, kill_below=0.4))
 
     def say(task: str, number: int, arm: str, seed: int) -> Change:
-        return {"score": float((number + seed) % 2) if arm == RANDOM else float(number % 2)}
+        return alone((number + seed) % 2 if arm == RANDOM else number % 2, arm)
 
     (found,) = look(made, answer(made, ITEMS, say))
     assert found.interval.estimate == 0.5  # every item's average is one half: nothing varies over items
@@ -55,7 +55,7 @@ def test_refused_and_failed_stay_in_with_zero_and_bypassed_with_their_score() ->
     made = study(claim(kind="level", at_least=0.5, kill_below=0.4))
 
     def say(task: str, number: int, arm: str, seed: int) -> Change:
-        score = {"score": float(number < 60)}
+        score = alone(number < 60, arm)
         if arm == STATIC and number < 3:
             return {"status": "refused", "score": None}
         if arm == STATIC and number in (3, 4):
@@ -92,7 +92,7 @@ def test_tasks_that_cannot_carry_claims_are_left_out_and_named() -> None:
     assert (alone.verdict, alone.sentence, alone.interval) == ("no claim", f"no claim: b: {reason}.", None)
 
 
-def test_a_length_at_the_floor_is_left_out_of_its_task() -> None:
+def test_a_length_at_the_floor_stays_in_its_task() -> None:
     made = study(claim(arm=RANDOM))
 
     def say(task: str, number: int, arm: str, seed: int) -> Change:
@@ -100,16 +100,49 @@ def test_a_length_at_the_floor_is_left_out_of_its_task() -> None:
         return ({"score": 0.0} if long else usual(task, number, arm, seed)) | {"asked_length": 8192 if long else 1024}
 
     (found,) = look(made, answer(made, ITEMS, say))
-    assert found.excluded == (("a at 8,192 tokens", "full model scored 0%, not above 10%: shown, no claim"),)
-    assert found.interval.n == 40
-    assert found.interval.estimate == pytest.approx(-0.375)
+    assert found.excluded == ()
+    assert found.interval.n == 80
+    assert found.interval.estimate == pytest.approx(-0.1875)  # half of three quarters of one half of the items
+    assert "Left out" not in found.sentence
 
 
-def test_a_task_that_may_measure_memory_is_flagged() -> None:
-    made = study(claim())
-    rows = answer(made, ITEMS, lambda task, number, arm, seed: {"score": float(number % 4 != 0)})
-    (found,) = look(made, rows)
-    assert any(note.startswith("a: Without context the model scored 75%") for note in found.notes)
+def test_a_task_at_the_floor_carries_nothing_at_any_of_its_lengths() -> None:
+    made = study(claim(arm=RANDOM))
+
+    def say(task: str, number: int, arm: str, seed: int) -> Change:
+        long = number >= 24
+        return ({"score": 0.0} if long else usual(task, number, arm, seed)) | {"asked_length": 8192 if long else 1024}
+
+    (found,) = look(made, answer(made, [("a", number) for number in range(200)], say))
+    reason = "full model scored 9%, not above 10%: shown, no claim"
+    assert (found.verdict, found.excluded) == ("no claim", (("a", reason),))
+    assert (found.sentence, found.interval) == (f"no claim: a: {reason}.", None)
+
+
+def test_a_task_that_may_measure_memory_is_left_out_and_named() -> None:
+    made = study(claim(arm=RANDOM), claim(id="c2", tasks=["b"]), claim(id="c3", kind="speedup", at_least=1.5))
+
+    def say(task: str, number: int, arm: str, seed: int) -> Change:
+        score = usual(task, number, arm, seed) if task == "a" else {"score": float(number % 4 != 0)}
+        return score | {"first_token_s": (1.0 + number % 3) / (2 + number // 2 % 2 if arm == STATIC else 1)}
+
+    rows = answer(made, [*ITEMS, *(("b", number) for number in range(40))], say)
+    pooled, memory, speed = look(made, rows)
+    told = "Without context the model scored 75%, not clearly below its 75% with it"
+    reason = f"{told}: this may measure memory or chance: no claim"
+    assert (pooled.verdict, pooled.interval.n, pooled.excluded) == ("killed", 80, (("b", reason),))
+    assert pooled.sentence.endswith(f"Left out: b: {reason}.")
+    assert (memory.verdict, memory.sentence, memory.interval) == ("no claim", f"no claim: b: {reason}.", None)
+    assert not any("memory" in note for found in (pooled, memory, speed) for note in found.notes)
+    assert (speed.verdict, speed.interval.n, speed.excluded) == ("holds", 120, ())  # speed is not about scores
+
+
+def test_a_claim_is_judged_and_noted_where_memory_is_not_known() -> None:
+    made = study(claim(arm=RANDOM), arms=[arm for arm in ARMS if "condition" not in arm])
+    (found,) = look(made, answer(made, ITEMS, usual))
+    assert (found.verdict, found.interval.n, found.excluded) == ("killed", 80, ())
+    unknown = "a: No arm without context was run: whether the model answers from memory is not known."
+    assert found.notes == (unknown,)
 
 
 def test_an_unfinished_run_is_not_judged() -> None:
@@ -156,7 +189,7 @@ def test_a_verdict_that_rests_on_one_interval_alone_is_told() -> None:
 
     def say(task: str, number: int, arm: str, seed: int) -> Change:
         right = number % 4 != 0
-        return {"score": float(right and (arm != RANDOM or number % 4 == 1 or number % 16 < 7))}
+        return alone(right and (arm != RANDOM or number % 4 == 1 or number % 16 < 7), arm)
 
     found = look(made, answer(made, ITEMS, say))
     assert found[0].interval.estimate == -0.3125

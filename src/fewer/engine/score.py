@@ -111,6 +111,7 @@ def _score(adapter: Adapter, groups: list[list[tuple[Sequence, Tensor]]]) -> Ite
     begin = time.perf_counter()
     segments = [group[0][0].segment() for group in groups]
     logits = forward(adapter, segments)
+    adapter.settle()
     prefill_s, readings = time.perf_counter() - begin, []
     for group, segment, row in zip(groups, segments, logits, strict=True):
         for sequence, _ in group[1:]:

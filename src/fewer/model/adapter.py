@@ -101,6 +101,11 @@ class Adapter:
         shared: dict[int, int] = {storage.data_ptr(): storage.nbytes() for storage in held}
         return own + sum(shared.values())
 
+    def settle(self) -> None:
+        """Wait until the device has done what it was asked for, so that a clock read next means something."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     def embed(self, ids: Tensor) -> Tensor:
         """[rows] token ids to [1, rows, width]."""
         hidden: Tensor = self._decoder.embed_tokens(ids[None])

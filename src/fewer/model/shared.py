@@ -66,6 +66,7 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
         if layer:
             trunk.rows_per_layer.append(ids.numel())
             hidden = adapter.layers[layer - 1](hidden, angles, [trunk])
+        adapter.settle()
         seconds += time.perf_counter() - begin
         for index in leaves.get(layer, ()):
             found[index] = _leave(adapter, branches[index], trunk, hidden, angles, layer, seconds, shared)
@@ -92,9 +93,11 @@ def _leave(
         branch.watched = frozenset(branch.stops) if _needs_attention(branch) else frozenset()
         branch.observed = trunk.observed if layer in branch.watched else None
         rows = hidden.clone()
+        adapter.settle()
         begin = time.perf_counter()
         rows = climb(adapter, rows, angles, [branch], layer)
         logits = finish(adapter, rows, [branch])[0]
+        adapter.settle()
     except Exception as error:
         branch.state = State.new(adapter.num_layers)
         return Prefilled(branch, None, error, 0.0, shared)

@@ -40,7 +40,7 @@ def list_arms(estimates: Estimates, name: str = "") -> Section:
         tuple(_write_scores(estimates, category, arm) for category, arm in cells),
         heads=2,
     )
-    seconds = "first token, ran alone" if log.alone.any() else "first token, sum of shared parts"
+    seconds = "first token, ran alone" if log.timed else "first token, sum of shared parts"
     costs = Table(
         f"{name}costs",
         "What the arms cost",
@@ -100,8 +100,8 @@ def _write_scores(estimates: Estimates, category: str, arm: Arm) -> tuple[Cell, 
 
 def _write_costs(estimates: Estimates, category: str, arm: Arm) -> tuple[Cell, ...]:
     log, among = estimates.log, estimates.log.among("category", category)
-    held, full = log.values(arm.name, "kv_bytes"), log.values(arm.name, "kv_bytes_full")
-    seconds = log.values(arm.name, "first_token_s", alone=bool(log.alone.any()))
+    held, full = log.values(arm.name, "kv_bytes"), log.values("full", "kv_bytes")
+    seconds = log.values(arm.name, "first_token_s", alone=log.timed)
     supporting = estimates.mean(log.values(arm.name, "supporting_kept"), among, UNIT)
     speedup, why = (None, "the reference") if arm.is_full else (None, "it reads another prompt")
     if arm in log.pruned:

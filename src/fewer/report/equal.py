@@ -57,7 +57,7 @@ def compare_at_equal(estimates: Estimates, name: str = "") -> Section:
         lambda arm: log.values(arm, "kv_bytes"),
         write_bytes,
     )
-    if log.alone.any():
+    if log.timed:
         blocks += _compare_close(
             estimates,
             f"{name}equal-time",

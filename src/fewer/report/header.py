@@ -214,7 +214,7 @@ def _list_left_out(log: Log, name: str) -> list[Block]:
     left_out: Mapping[str, int] = log.run.header.get("left_out") or {}
     found = [(task, count) for task, count in left_out.items() if count]
     if not found:
-        return [Paragraph("No item was left out before the run for its length.", True)]
+        return [Paragraph("No item was left out before the run.", True)]
     sizes = count_items(log)
     rows: list[Sequence[Cell]] = [
         (word(task), number(int(count)), number(count / (count + sizes.get(task, 0)), write_share))
@@ -222,10 +222,13 @@ def _list_left_out(log: Log, name: str) -> list[Block]:
     ]
     columns = (
         Column("task", "task", "text"),
-        Column("left_out", "left out, too long"),
+        Column("left_out", "left out"),
         Column("share", "of its items"),
     )
-    caption = "Items longer than the task's max_length were left out before the run: no number here speaks of them."
+    caption = (
+        "Items longer than the task's max_length, and open-ended ones that no metric scores, were left out before the "
+        "run: no number here speaks of them."
+    )
     return [Table(f"{name}left-out", "Left out before the run", caption, columns, tuple(tuple(row) for row in rows))]
 
 

@@ -96,6 +96,12 @@ class Log:
         found: Mask = self.texts("arm") == arm
         return found
 
+    @cached_property
+    def timed(self) -> bool:
+        """Whether the full run and some way of pruning ran alone, so that seconds can be compared."""
+        full = (self.alone & self.of_arm("full")).any()
+        return bool(full and any((self.alone & self.of_arm(arm.name)).any() for arm in self.pruned))
+
     def values(self, arm: str, column: str, alone: bool = False) -> Floats:
         """The arm's mean over seeds for each item (items,); NaN where it has none. `alone`: rows that ran alone."""
         key = (arm, column, alone)

@@ -29,8 +29,8 @@ def list_tasks(estimates: Estimates, name: str = "") -> Section:
         Column("why", "why", "text"),
     )
     caption = (
-        f"A task, or a length of it, carries claims where the full model scores above {FLOOR:.0%} and below "
-        f"{CEILING:.0%} on at least {MIN_ITEMS} items; a length with enough items decides for itself. {HOW}"
+        f"A task carries claims where the full model scores above {FLOOR:.0%} and below {CEILING:.0%} on at least "
+        f"{MIN_ITEMS} items, and clearly better with the context than without. Lengths go with their task. {HOW}"
     )
     rows = tuple(_write_row(estimates, entry) for entry in estimates.eligibility)
     table = Table(f"{name}tasks", "Tasks", caption, columns, rows)
@@ -45,15 +45,15 @@ def _write_row(estimates: Estimates, entry: Eligibility) -> tuple[Cell, ...]:
     first = int(np.flatnonzero(among)[0])
     if entry.length is not None:
         among = among & (log.lengths == entry.length)
-    alone = bool(log.alone.any())
+    alone = log.timed
     seconds = log.values("full", "first_token_s", alone=alone)[among]
     timed = seconds[np.isfinite(seconds)]
-    why = " ".join(f"{text.rstrip('.')}." for text in (entry.reason, entry.remark) if text)
+    why = " ".join(f"{text.rstrip('.')}." for text in (entry.reason, entry.remark) if text and not entry.length)
     return (
         word(entry.task),
         word(str(log.of_items("category")[first])),
         number(entry.length),
-        word("yes" if entry.eligible else "no", "good" if entry.eligible else "warn"),
+        number(None) if entry.length else word(*(("yes", "good") if entry.eligible else ("no", "warn"))),
         word(str(log.of_items("metric")[first])),
         estimate(entry.full),
         number(entry.full.n),

@@ -41,14 +41,15 @@ class Answering:
         for condition, cells in by_condition.items():
             item = unit.item if condition == "aware" else unit.item.without_context()
             if not self.study.share:  # whoever comes first pays for cold caches: let that be another arm each time
-                turn = unit.number % len(cells)
+                turn = int(unit.item.fingerprint[:8], 16) % len(cells)
                 cells = cells[turn:] + cells[:turn]
             for cell, row in zip(cells, self._answer_all(item, cells), strict=True):
                 rows[cell] = dict.fromkeys(SCHEMA.names) | self.stamp | self._identify(unit, cell) | row
-        full = next(row for cell, row in rows.items() if cell.arm.is_full)
-        if "agreement" in self.study.signals and full["ids"] is not None:
-            for row in rows.values():
-                if row["ids"] is not None:
+        fulls = {cell.seed: row for cell, row in rows.items() if cell.arm.is_full}
+        if "agreement" in self.study.signals:
+            for cell, row in rows.items():
+                full = fulls.get(cell.seed, next(iter(fulls.values())))
+                if row["ids"] is not None and full["ids"] is not None:
                     row["agreement"] = measure_agreement(row["ids"], full["ids"])
                     row["same_text"] = row["text"] == full["text"]
         return [rows[cell] for cell in self.cells]

@@ -13,7 +13,7 @@ from fewer.study.spec import Study
 
 __all__ = ["compare_studies", "compare_tasks", "quote"]
 
-_NOTED = ("name", "title", "share")  # fields of a study that change nothing of what is claimed, asked or computed
+_NOTED = ("name", "title")  # fields of a study that change nothing of what is claimed, asked or computed
 _KEYED = {"outcomes": ("outcome", "name"), "claims": ("claim", "id")}  # lists whose entries have a name
 
 

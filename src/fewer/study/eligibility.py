@@ -55,9 +55,9 @@ class Eligibility:
     context_gain: Interval | None
     """Full minus no context, paired by item."""
     memory: Literal["no", "suspected", "unknown"]
-    """Whether it may measure memory: suspected unless the whole interval of the gain is above 0."""
+    """Whether it may measure memory, or chance: suspected unless the whole interval of the gain is above 0."""
     remark: str
-    """A sentence about memory; empty where it is "no"."""
+    """Why it is not known whether it measures memory; empty where it is."""
 
     @property
     def label(self) -> str:
@@ -90,11 +90,14 @@ def assess(rows: pa.Table, *, level: float = 0.95, resamples: int = 10_000, seed
     return tuple(found)
 
 
-def find_judge(found: Iterable[Eligibility], task: str, length: int | None) -> Eligibility:
-    """What decides for an item: its length where that has enough items, else its task. Raises KeyError for neither."""
-    by_place = {(entry.task, entry.length): entry for entry in found}
-    at_length = by_place.get((task, length))
-    return at_length if at_length is not None and at_length.full.n >= MIN_ITEMS else by_place[task, None]
+def find_judge(found: Iterable[Eligibility], task: str) -> Eligibility:
+    """What decides for a task's items: the task as a whole, all lengths together. Raises KeyError for no such task.
+
+    It is judged on the answers that are then compared. Judging lengths one by one would drop those where the full run
+    was lucky, and tilt a difference towards the arm.
+    """
+    by_task = {entry.task: entry for entry in found if entry.length is None}
+    return by_task[task]
 
 
 def choose_method(clusters: Iterable[str]) -> Method:
@@ -133,7 +136,7 @@ def _assess(
             memory = "suspected"
             remark = (
                 f"Without context the model scored {_percent(alone.estimate)}, not clearly below its "
-                f"{_percent(score.estimate)} with it: this may measure memory, not use of the context."
+                f"{_percent(score.estimate)} with it: this may measure memory or chance: no claim"
             )
     return Eligibility(
         task=task,
@@ -141,12 +144,12 @@ def _assess(
         full=score,
         num_refused=sum(answer.status == "refused" for answer in answers),
         num_failed=sum(answer.status == "failed" for answer in answers),
-        eligible=not reason,
-        reason=reason,
+        eligible=not reason and memory != "suspected",
+        reason=reason or (remark if memory == "suspected" else ""),
         no_context=alone,
         context_gain=gain,
         memory=memory,
-        remark=remark,
+        remark=remark if memory == "unknown" else "",
     )
 
 

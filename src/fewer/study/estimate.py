@@ -138,7 +138,9 @@ def _seconds(answers: Sequence[Answer]) -> list[float]:
     return [
         answer.values["first_token_s"]
         for answer in answers
-        if answer.status == "ok" and answer.values["shared"] is False and (answer.values["first_token_s"] or 0) > 0
+        if answer.status in ("ok", "bypassed")
+        and answer.values["shared"] is False
+        and (answer.values["first_token_s"] or 0) > 0
     ]
 
 
@@ -180,7 +182,7 @@ def _direction(study: Study, claim: Claim) -> int:
         known = ", ".join((*HIGHER_IS_BETTER, *HIGHER_IS_WORSE))
         raise NotEstimable(f"{claim.signal} is no signal of a row; those are {known}")
     outcome = _find_outcome(study, claim)
-    good = outcome is None or outcome.below is None or outcome.at_least is not None
+    good = outcome is None or outcome.at_least is not None or (outcome.below is None and outcome.full_below is None)
     return 1 if good == (claim.signal in HIGHER_IS_BETTER) else -1
 
 

@@ -24,7 +24,7 @@ _LONGEST = 256  # tokens of a reference answer that are read
 def measure_agreement(ids: Sequence[int], full: Sequence[int]) -> float:
     """The share of the full run's tokens before the first different one; 1 where the answers are equal.
 
-    An answer that stops early agrees as far as it goes, one that goes on after the full run's end fully.
+    The end token is one of them: an answer that goes on where the full run ended is different there.
     """
     same = 0
     for mine, theirs in zip(ids, full, strict=False):

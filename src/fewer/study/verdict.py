@@ -97,11 +97,11 @@ def _judge(
         text = f"{came:,} of {asked:,} answers are in" if asked else "no answers are in"
         return Verdict(claim, "undecided", f"undecided: {text}.", None, (), (), None)
     items = {item: answers[0] for item, answers in arms["full"].items() if answers[0].task in tasks}
-    places = {item: (first.task, first.asked_length) for item, first in items.items()}
-    judges = {place: find_judge(found, *place) for place in places.values()}
+    places = {item: first.task for item, first in items.items()}
+    judges = {task: find_judge(found, task) for task in places.values()}
     deciding = [] if claim.kind == "speedup" else [entry for entry in found if entry in judges.values()]
     excluded = tuple((entry.label, entry.reason) for entry in deciding if not entry.eligible)
-    kept = [item for item, place in places.items() if claim.kind == "speedup" or judges[place].eligible]
+    kept = [item for item, task in places.items() if claim.kind == "speedup" or judges[task].eligible]
     notes = tuple(f"{entry.label}: {entry.remark}" for entry in deciding if entry.eligible and entry.remark)
     left_out = "; ".join(f"{label}: {reason}" for label, reason in excluded)
     if not kept:

@@ -3,7 +3,8 @@
 Differences are a - b paired by item, `sd` is their standard deviation over items, and the test is the one that
 `mean(..., method="t")` inverts: Student's t on clusters - 1 degrees of freedom, with the variance of the mean taken
 as sd^2 (1 + (m - 1) icc) / n for clusters of m items. With m = 1 it is the paired t-test's exact power, for normal
-differences. For non-inferiority give the margin plus the expected difference as `difference`, and sides=1.
+differences. For non-inferiority give the margin plus the expected difference as `difference`, sides=1 and the one-sided
+alpha of the test (`noninferiority` takes .025).
 
 Power is for planning. Computed from the difference that was observed it says nothing that the p-value did not.
 """

@@ -33,12 +33,12 @@ def plan_answering(hops: int, draw: Draw) -> Plan:
 def plan_reordered(draw: Draw) -> Plan:
     """A question with the same passages in `orders` orders: the gold one moves from first to last in even steps.
 
-    Items come in runs of `orders`, and each run is a cluster. Passages are not numbered, so that their tokens do not
-    change with their place.
+    Items come in runs of `orders`; a cluster is what is asked about one page. Passages are not numbered, so that their
+    tokens do not change with their place.
     """
     base, order = divmod(draw.index, draw.settings["orders"])
     source, question = _choose(draw, 1, base)
-    return _plan(draw, source, question, partial(_fill_moved, draw, source, question, base, order), f"/{base:05d}")
+    return _plan(draw, source, question, partial(_fill_moved, draw, source, question, base, order))
 
 
 def _choose(draw: Draw, hops: int, number: int) -> tuple[Source, Question]:
@@ -50,12 +50,12 @@ def _choose(draw: Draw, hops: int, number: int) -> tuple[Source, Question]:
     return source, source.questions[order[place]]
 
 
-def _plan(draw: Draw, source: Source, question: Question, fill: partial[Filled], run: str = "") -> Plan:
+def _plan(draw: Draw, source: Source, question: Question, fill: partial[Filled]) -> Plan:
     return Plan(
         question=question.text,
         wording=WORDING,
         fill=fill,
-        cluster=question.group + run,
+        cluster=question.group,
         answers=question.answers,
         prefix="Answer:",
         max_tokens=32,
