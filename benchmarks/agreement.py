@@ -18,7 +18,7 @@ from transformers import GenerationConfig
 
 from fewer import Engine, Request, Sampling
 from fewer.model.store import load_model, resolve
-from fewer.study.folder import write_whole
+from fewer.study.files import write_whole
 from fewer.study.item import lay_out_item
 from fewer.study.prepare import prepare
 from fewer.study.spec import load_study

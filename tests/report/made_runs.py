@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fewer.study.folder import open_shard, write_whole
+from fewer.study.files import write_whole
 from fewer.study.row import LOG_VERSION, SCHEMA
+from fewer.study.shard import open_shard
 from fewer.study.spec import Study
 
 TASKS = {  # name: category, metric, how many items share a cluster, how well the full model does

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -190,6 +191,31 @@ def test_a_folder_of_something_else_is_refused(whole: tuple[Path, Path], tmp_pat
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(BadInput, match="empty, new, or a run"):
         run_study(other, tmp_path / "mine")
+
+
+def test_another_model_in_the_same_folder_is_refused(tmp_path: Path, model_folder: Path) -> None:
+    shutil.copytree(model_folder, tmp_path / "model")
+    file = write_study(tmp_path, tmp_path / "model", 1)
+    run_study(file, tmp_path / "run")
+    (tmp_path / "model" / "generation_config.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"a run of the same model.*model_sha256 was"):
+        run_study(file, tmp_path / "run")
+
+
+def test_prompts_up_to_the_last_position_run(tmp_path: Path, model_folder: Path) -> None:
+    """The item's benchmark allows more tokens than fit; the study asks for fewer. The reference is cut to fit."""
+    (row,) = make_rows(1)
+    row["answers"] = ["red " * 100]
+    write_rows(tmp_path / "rows", [row])
+    file = write_study(tmp_path, model_folder, 1, sampling={"max_tokens": 2})
+    write_rows(tmp_path / "rows", [row])
+    engine = Engine.load(str(model_folder), dtype="float32")
+    (unit,) = prepare(load_study(file), engine.tokenizer, tmp_path).units
+    row["context_chunks"][0]["text"] += "x" * (510 - unit.num_tokens)
+    write_rows(tmp_path / "rows", [row])
+    run_study(file, tmp_path / "run")
+    rows = [row for row in read_rows(tmp_path / "run") if row["condition"] == "aware"]
+    assert {(row["num_tokens"], row["status"], row["nll_tokens"]) for row in rows} == {(510, "ok", 3)}
 
 
 def test_a_full_disk_ends_the_run_and_keeps_what_is_finished(

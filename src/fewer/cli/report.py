@@ -19,7 +19,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the pages.", show_default=False)],
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", help="md, html, figures or tables; may be repeated.", show_default="all of them"),
+        typer.Option("--format", help="md, html, png, svg or csv; may be repeated.", show_default="all of them"),
     ] = None,
     debug: Debug = False,
 ) -> None:

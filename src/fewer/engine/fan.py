@@ -36,6 +36,10 @@ def fan_out(
     """An outcome for each request, in order. An error stays with the request that caused it."""
     if any(request.prompt is not requests[0].prompt for request in requests):
         raise bad("requests", len(requests), "requests over one and the same Prompt", "Lay it out once and pass it on.")
+    room = batch.adapter.max_positions - len(requests[0].prompt) + 1  # the last token needs no position
+    if reference is not None and len(reference) > room:
+        legal = f"at most {room} tokens, the positions that the prompt leaves"
+        raise bad("the length of the reference", len(reference), legal, "Cut it.")
     errors: dict[int, Exception] = {}
     sequences: dict[int, Sequence] = {}
     for index, request in enumerate(requests):

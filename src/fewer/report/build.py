@@ -12,6 +12,7 @@ from fewer.report.beside import compare_with_papers
 from fewer.report.block import Block, Document, Section, Table
 from fewer.report.caveats import say_what_not
 from fewer.report.chart.mark import Figure
+from fewer.report.clean import clean
 from fewer.report.compare import compare_runs
 from fewer.report.equal import compare_at_equal
 from fewer.report.estimates import Estimates
@@ -46,7 +47,7 @@ def build(runs: Sequence[Run], published: Sequence[Published]) -> Document:
     study = runs[0].study
     title = " · ".join(dict.fromkeys(run.study.title or run.study.name for run in runs))
     version = (runs[0].header.get("environment") or {}).get("fewer", "a version that is not noted")
-    return Document(
+    document = Document(
         kicker=f"Report of {write_count(len(runs), 'run')}" if several else "Report of a study",
         title=title,
         subtitle="; ".join(names) if several else f"{study.name}, {runs[0].folder.resolve().name}",
@@ -54,6 +55,8 @@ def build(runs: Sequence[Run], published: Sequence[Published]) -> Document:
         footer=f"Run by fewer {version}. Logs have version {runs[0].header['log_version']}. "
         "Everything here is computed from the rows of the log; the tables are beside this page as CSV.",
     )
+    cleaned: Document = clean(document)
+    return cleaned
 
 
 def _describe(estimates: Estimates, name: str, published: Sequence[Published]) -> list[Section]:

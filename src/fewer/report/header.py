@@ -22,6 +22,7 @@ from fewer.report.block import (
 )
 from fewer.report.log import Log
 from fewer.report.number import write_count, write_plain, write_share
+from fewer.report.registered import announce
 from fewer.study.cells import list_cells
 from fewer.study.row import STATUSES
 from fewer.study.verdict import Verdict, judge, note_on_many
@@ -35,7 +36,7 @@ MAX_REASON = 90
 
 def open_report(log: Log, name: str = "") -> Section:
     """The section; `name` is put before the names of its tables where there are several runs."""
-    blocks: list[Block] = [_announce(log.run.header.get("registration") or {})]
+    blocks: list[Block] = [announce(log)]
     blocks += _tell_progress(log)
     blocks += _list_verdicts(log, name)
     blocks.append(_describe_run(log))
@@ -47,20 +48,6 @@ def open_report(log: Log, name: str = "") -> Section:
 def count_items(log: Log) -> dict[str, int]:
     """How many items each task has in the whole run, finished or not, by the run's header."""
     return dict(Counter(unit[2] for unit in log.run.header.get("units", ())))
-
-
-def _announce(registration: Mapping[str, Any]) -> Notice:
-    kind = registration.get("kind", "none")
-    sentence = str(registration.get("sentence") or "Nothing is noted about a registration: take it as exploratory.")
-    texts = [sentence, *registration.get("differences", ()), *registration.get("notes", ())]
-    titles: dict[str, tuple[str, Tone]] = {
-        "registered": ("Registered before the run", "good"),
-        "differs": ("This run differs from what was registered", "alarm"),
-    }
-    title, tone = titles.get(kind, ("Not registered", "warn"))
-    if kind == "registered":
-        texts.append("A hash proves a date only where others could see it then: look for it where it was published.")
-    return Notice(title, tuple(str(text) for text in texts), tone)
 
 
 def _tell_progress(log: Log) -> list[Block]:

@@ -1,31 +1,29 @@
 """Writing a report's folder, whole or not at all: a reader finds the old one or the new one, never a mixture.
 
-OUT/report.md, OUT/report.html, OUT/figures/*.png and *.svg, OUT/tables/*.csv
+OUT/report.md, OUT/report.html, OUT/figures/*.png and *.svg, OUT/tables/*.csv, and OUT/report.json, the list of these
 """
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from fewer.errors import BadInput, StorageError, bad
+from fewer.errors import BadInput, bad
 from fewer.report.block import Document, Table
 from fewer.report.build import build
 from fewer.report.chart.mark import Figure
 from fewer.report.chart.paint import paint
+from fewer.report.folder import MANIFEST, check_target, list_files, put
 from fewer.report.markdown import write_markdown
 from fewer.report.page import write_page
 from fewer.report.published import PUBLISHED, Published
 from fewer.report.sheet import write_sheet
-from fewer.study.folder import read_run
+from fewer.study.folder import Run, read_run
 
 __all__ = ["FORMATS", "write_report"]
 
 FORMATS = ("md", "html", "png", "svg", "csv")
-OURS = {"report.md", "report.html", "figures", "tables"}
 
 
 def write_report(
@@ -37,22 +35,21 @@ def write_report(
     """Write the report of one run, or of several with the first as the reference. Returns the files, sorted.
 
     `paper_values` are the published numbers to show beside matching arms; () shows none. An earlier report in `out` is
-    replaced; a folder with anything else in it is refused. Raises BadInput for that, for an unknown format, for a run
-    that cannot be read or is given twice, and StorageError where the disk refuses; then `out` is as it was.
+    replaced; a folder with anything else in it, at any depth, is refused, and so is one whose files were changed since
+    (by the hashes in report.json). Raises BadInput for that, for an unknown format, for a run that cannot be read or is
+    given twice (also as a copy), and StorageError where the disk refuses; then `out` is as it was.
     """
     for name in formats:
         if name not in FORMATS:
             raise bad("format", name, f"one of {', '.join(FORMATS)}", "Leave it out for all of them.")
     if not runs or not formats:
         raise BadInput(f"No {'run' if not runs else 'format'} is given. Name at least one.")
-    folders = [Path(run).resolve() for run in runs]
-    for folder in folders:
-        if folders.count(folder) > 1:
-            raise bad("run", str(folder), "given once", "Take one of the two out.")
-    target = _check_target(Path(out))
-    document = build([read_run(run) for run in runs], paper_values)
-    contents = _render(document, formats)
-    _put(target, contents)
+    target = check_target(Path(out))
+    read = [read_run(run) for run in runs]
+    _refuse_same(read)
+    contents = _render(build(read, paper_values), formats)
+    contents[MANIFEST] = list_files(contents)
+    put(target, contents)
     return [target / name for name in sorted(contents)]
 
 
@@ -74,42 +71,24 @@ def _render(document: Document, formats: Sequence[str]) -> dict[str, bytes]:
     return contents
 
 
-def _check_target(out: Path) -> Path:
-    target = out.resolve()
-    if target.exists() and not target.is_dir():
-        raise bad("the report's folder", str(out), "a folder, or a name not taken yet", "Choose another --out.")
-    others = sorted(path.name for path in target.iterdir() if path.name not in OURS) if target.exists() else []
-    if others:
-        legal = f"empty, new, or an earlier report; it holds {others[0]}"
-        raise bad("the report's folder", str(out), legal, "Choose another --out.")
-    return target
+def _refuse_same(runs: Sequence[Run]) -> None:
+    """Refuse a run that is given twice, be it by another path or as a copy: its answers would be counted twice."""
+    for number, run in enumerate(runs):
+        for other in runs[:number]:
+            if _is_same(run, other):
+                raise bad(
+                    "run",
+                    str(run.folder),
+                    f"given once; it is the same run as {other.folder}, and its answers would count twice",
+                    "Take one of the two out.",
+                )
 
 
-def _put(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Write all files beside the target, then put the folder in its place; on trouble everything is as it was."""
-    waiting = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
-    old = target.parent / f".{target.name}.{secrets.token_hex(4)}.old"
-    try:
-        for name, content in contents.items():
-            path = waiting / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(path, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        if target.exists():
-            os.replace(target, old)
-        try:
-            os.replace(waiting, target)
-        except OSError:
-            if old.exists():
-                os.replace(old, target)
-            raise
-    except OSError as error:
-        raise StorageError(
-            f"{target} cannot be written: {error.strerror or error}. Free space or choose another --out; "
-            "what was there before is untouched."
-        ) from error
-    finally:
-        shutil.rmtree(waiting, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+def _is_same(run: Run, other: Run) -> bool:
+    """One folder; or one header and, if there are answers, some in both logs, as in a copy made while it ran."""
+    if run.folder.samefile(other.folder):
+        return True
+    if run.header != other.header:
+        return False
+    mine, theirs = ({json.dumps(row) for row in run.rows.to_pylist()} for run in (run, other))
+    return bool(mine & theirs) or not (mine or theirs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,15 +57,17 @@ class Answering:
 
     def _answer_all(self, item: Item, cells: list[Cell]) -> list[dict[str, Any]]:
         """What the model says, by cell."""
+        positions = self.engine.adapter.max_positions
+        max_tokens = min(item.max_tokens, self.study.sampling.max_tokens or item.max_tokens)
         try:
-            prompt = lay_out_item(self.engine.tokenizer, item, self.engine.adapter.max_positions, self.study.truncate)
+            asked = replace(item, max_tokens=max_tokens)
+            prompt = lay_out_item(self.engine.tokenizer, asked, positions, self.study.truncate)
         except PromptTooLong as error:
             return [_nothing("refused", str(error)) for _ in cells]
-        max_tokens = min(item.max_tokens, self.study.sampling.max_tokens or item.max_tokens)
         requests = []
         for cell in cells:
             sampling = Sampling(
-                max_tokens=min(max_tokens, self.engine.adapter.max_positions - len(prompt)),
+                max_tokens=max_tokens,
                 temperature=self.study.sampling.temperature,
                 top_p=self.study.sampling.top_p,
                 stop=item.stop,
@@ -75,7 +78,8 @@ class Answering:
         reference = None
         if "nll" in self.study.signals:
             ending = str(self.engine.tokenizer.decode(prompt.ids[-1:].tolist()))
-            reference = reference_ids(self.engine.tokenizer, ending, item.answers[0]) or None
+            whole = reference_ids(self.engine.tokenizer, ending, item.answers[0])
+            reference = whole[: positions - len(prompt) + 1] or None  # the last one needs no position
         return [
             _describe(item, prompt, outcome, reference)
             for group in ([requests] if self.study.share else [[request] for request in requests])

@@ -6,16 +6,16 @@ arms. Not covered yet: eviction, and compressing the context before the question
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from fewer.errors import bad
+from fewer.errors import BadInput, bad
 from fewer.prune import PLANNERS, make_planner
 from fewer.types import Planner
 
-__all__ = ["CONDITIONS", "Arm", "expand_arms"]
+__all__ = ["CONDITIONS", "Arm", "check_arms", "expand_arms"]
 
 CONDITIONS = {
     "aware": "the question is known while the context is read",
@@ -79,6 +79,16 @@ def expand_arms(written: Sequence[Mapping[str, Any]]) -> tuple[Arm, ...]:
     if full != ["full"]:
         raise bad("the arms that leave nothing out", full, "exactly one, named full", "Add {name: full} to the arms.")
     return tuple(arms)
+
+
+def check_arms(arms: Iterable[Arm], num_layers: int) -> None:
+    """Raise BadInput, naming the arm, where one acts at a layer that a model of this depth does not have."""
+    for arm in arms:
+        try:
+            if planner := arm.planner:
+                planner.layers(num_layers)
+        except BadInput as error:
+            raise BadInput(f"The arm {arm.name!r} does not fit the model: {error}") from None
 
 
 def _make_arm(entry: dict[str, Any], many: bool) -> Arm:

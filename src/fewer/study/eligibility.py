@@ -1,11 +1,12 @@
 """Which tasks can carry claims: those that the full model can do, with room left, and enough items to tell.
 
 Where the full model is at the floor there is nothing to lose, and where it is at the ceiling small losses are too rare
-to be seen: an arm that loses nothing there shows nothing. Such a task is shown, and no claim rests on it. Generated
-tasks are judged at each asked length by itself, as long as that has enough items.
+to be seen: an arm that loses nothing there shows nothing. Such a task is shown, and no claim rests on it. The task
+as a whole decides for all its items (`find_judge`); of generated tasks each asked length is assessed too, to be shown.
 
 The control without context is judged beside it: where the question alone is answered about as well, the task measures
-what the model remembers, and an arm that keeps its score may have ignored the context. That is a flag, not a bar.
+what the model remembers, and an arm that keeps its score may have ignored the context. No claim rests on such a task either (memory
+"suspected"); where it cannot be told ("unknown"), claims may, with a remark.
 
 The full run's answers decide here and are compared with again later, so close to the two bounds the choice leans on
 luck. Not covered: contamination that the question alone does not bring out.
@@ -28,7 +29,7 @@ __all__ = ["CEILING", "FEW_CLUSTERS", "FLOOR", "MIN_ITEMS", "Eligibility", "asse
 FLOOR, CEILING = 0.10, 0.98
 """The full model's mean score has to lie above the one and below the other."""
 MIN_ITEMS = 20
-"""Items of the full run that a task, or a length, needs to be judged."""
+"""Items of the full run that a task, or a length, needs to be eligible, and the control to tell memory."""
 MIN_CLUSTERS = 5
 """Clusters that telling memory from context takes."""
 FEW_CLUSTERS = 20
@@ -48,16 +49,18 @@ class Eligibility:
     """Answers of the full arm, each 0 in the score above."""
     num_failed: int
     eligible: bool
+    """Whether claims may rest on it: room to lose, enough items, and no suspicion of memory."""
     reason: str
-    """A sentence; empty where it is eligible."""
+    """Why not, as a part of a sentence; empty where it is eligible."""
     no_context: Interval | None
     """The mean score of the question alone, over the same items; None where the study has no such arm."""
     context_gain: Interval | None
     """Full minus no context, paired by item."""
     memory: Literal["no", "suspected", "unknown"]
-    """Whether it may measure memory, or chance: suspected unless the whole interval of the gain is above 0."""
+    """Whether it may measure memory, or chance: suspected, and then not eligible, unless the whole interval of the gain is
+    above 0; unknown without a control or with too few items or clusters in it."""
     remark: str
-    """Why it is not known whether it measures memory; empty where it is."""
+    """Why it is not known whether it measures memory, a sentence; empty where it is known."""
 
     @property
     def label(self) -> str:

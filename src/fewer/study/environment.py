@@ -10,6 +10,7 @@ import transformers
 
 import fewer
 from fewer.engine import Engine
+from fewer.study.files import hash_folder
 from fewer.study.spec import Study
 
 __all__ = ["describe_environment", "describe_setting"]
@@ -21,7 +22,7 @@ def describe_environment(engine: Engine) -> dict[str, Any]:
     dtype = str(adapter.dtype).removeprefix("torch.")
     return {
         "model": source.name,
-        "model_sha256": source.sha256,
+        "model_sha256": source.sha256 or hash_folder(source.path),
         "device": str(adapter.device),
         "dtype": dtype,
         "weights": "int8" if adapter.weights == "int8" else dtype,

@@ -8,7 +8,7 @@
                 length; pairs across these would be won by knowing which budget or task an answer came from
 
 Refused and failed answers count with score 0 in all but seconds, and cannot be ranked where they have no signal; both
-are said. Seconds count where status is "ok" and `shared` is false. Seeds are averaged within an item, except for an
+are said. Seconds count where status is "ok" or "bypassed" (those of the full run it was) and `shared` is false. Seeds are averaged within an item, except for an
 area: there an answer is a unit, and resampling clusters keeps an item's answers together.
 
 A signal points one way, fixed here: a higher one of `HIGHER_IS_BETTER` speaks for a good answer, a higher one of
@@ -40,6 +40,7 @@ __all__ = [
 
 HIGHER_IS_BETTER = (*PREDICTORS, "computed_fraction", "kept_fraction", "supporting_kept")
 HIGHER_IS_WORSE = ("nll",)
+TIMED = ("ok", "bypassed")  # statuses whose seconds may count
 COLUMNS = (*HIGHER_IS_BETTER, *HIGHER_IS_WORSE, "shared", "first_token_s")
 
 
@@ -122,7 +123,7 @@ def _time(claim: Claim, arms: dict[str, ByItem], items: Sequence[str], *, resamp
         answers = [answer for item in items for answer in arms[name][item]]
         out = [answer for answer in answers if not _seconds([answer])]
         if out:
-            reasons = [answer.status if answer.status != "ok" else "shared or untimed" for answer in out]
+            reasons = ["shared or untimed" if answer.status in TIMED else answer.status for answer in out]
             counts = ", ".join(f"{reasons.count(reason)} {reason}" for reason in sorted(set(reasons)))
             notes.append(f"The seconds of {len(out)} of {len(answers)} answers of {name} do not count: {counts}.")
     if not above:
@@ -138,9 +139,7 @@ def _seconds(answers: Sequence[Answer]) -> list[float]:
     return [
         answer.values["first_token_s"]
         for answer in answers
-        if answer.status in ("ok", "bypassed")
-        and answer.values["shared"] is False
-        and (answer.values["first_token_s"] or 0) > 0
+        if answer.status in TIMED and answer.values["shared"] is False and (answer.values["first_token_s"] or 0) > 0
     ]
 
 

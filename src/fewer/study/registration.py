@@ -8,7 +8,6 @@ letter. Publish it before the run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fewer.errors import BadInput, bad
 from fewer.study.changes import compare_studies, compare_tasks, quote
-from fewer.study.folder import write_whole
+from fewer.study.files import hash_json, write_whole
 from fewer.study.item import Item
 from fewer.study.spec import Study
 
@@ -126,7 +125,7 @@ def register(
         "model_sha256": model_sha256,
         "versions": _versions(),
     }
-    return Registration.model_validate(content | {"sha256": _digest(content)})
+    return Registration.model_validate(content | {"sha256": hash_json(content)})
 
 
 def registration_path(study_file: str | Path) -> Path:
@@ -159,7 +158,7 @@ def load_registration(path: str | Path) -> Registration:
         fault = error.errors()[0]
         place = ".".join(str(part) for part in fault["loc"])
         raise BadInput(f"{path} is no registration: {place}: {fault['msg']}. {way_out}") from None
-    found = _digest({name: value for name, value in content.items() if name != "sha256"})
+    found = hash_json({name: value for name, value in content.items() if name != "sha256"})
     if found != registration.sha256:
         says = f"its content has SHA-256 {found[:_SHOWN]}... and it says {registration.sha256[:_SHOWN]}..."
         raise BadInput(f"{path} has been changed since it was written: {says} {way_out}")
@@ -247,17 +246,11 @@ def _record_tasks(items: Iterable[Item]) -> list[TaskRecord]:
                 name=name,
                 num_items=len(prints),
                 num_clusters=len({item.cluster for item in members.values()}),
-                sha256=_digest(list(prints.items())),
+                sha256=hash_json(list(prints.items())),
                 items={key: value[:16] for key, value in prints.items()},
             )
         )
     return records
-
-
-def _digest(content: Any) -> str:
-    """SHA-256 of canonical JSON."""
-    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read_time(when: str) -> str:

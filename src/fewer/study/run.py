@@ -19,12 +19,15 @@ from typing import Any
 from fewer.engine import Engine
 from fewer.errors import bad
 from fewer.study.answering import Answering
+from fewer.study.arms import check_arms
 from fewer.study.cells import list_cells
 from fewer.study.environment import describe_environment, describe_setting
-from fewer.study.folder import open_shard, read_done, read_header, write_whole
+from fewer.study.files import write_whole
+from fewer.study.folder import lock_run, read_done, read_header
 from fewer.study.prepare import Prepared, Unit, prepare
 from fewer.study.registration import check, load_registration, registration_path
 from fewer.study.row import LOG_VERSION
+from fewer.study.shard import open_shard
 from fewer.study.spec import Study, load_study
 
 __all__ = ["Progress", "Summary", "open_study", "run_study"]
@@ -56,6 +59,7 @@ def open_study(file: Path, note: Callable[[str], None] | None = None) -> tuple[S
     study = load_study(file)
     choice = study.model
     engine = Engine.load(choice.path, choice.device, choice.dtype, weights=choice.weights, progress=note)
+    check_arms(study.expanded, engine.adapter.num_layers)
     return study, engine, prepare(study, engine.tokenizer, file.parent)
 
 
@@ -79,13 +83,14 @@ def run_study(
     note = note or (lambda _: None)
     study, engine, prepared = open_study(file, note)
     cells = list_cells(study)
-    header = _write_header(study, engine, prepared, file, out, len(cells))
+    with lock_run(out):
+        header = _write_header(study, engine, prepared, file, out, len(cells))
     stamp = {"study": study.name, "study_sha256": study.sha256} | header["environment"]
     answering = Answering(study, engine, cells, stamp)
     mine = [unit for unit in prepared.units if unit.number % count == index]
     statuses: dict[str, int] = {}
     with open_shard(out, index, count) as log:
-        done = read_done(out)
+        done = read_done(out, header)
         waiting = [unit for unit in mine if unit.number not in done]
         note(f"{len(mine) - len(waiting)} of {len(mine)} items are done; {len(cells)} answers each.")
         clock = _Clock(waiting)
@@ -98,7 +103,7 @@ def run_study(
             for row in rows:
                 statuses[row["status"]] = statuses.get(row["status"], 0) + 1
         log.seal()
-        left = len(prepared.units) - len(read_done(out))
+        left = len(prepared.units) - len(read_done(out, header))
     return Summary(out, len(waiting), len(mine), left, statuses)
 
 

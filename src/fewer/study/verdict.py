@@ -26,7 +26,10 @@ from fewer.study.estimate import COLUMNS, Finding, NotEstimable, describe_quanti
 from fewer.study.spec import Claim, Study
 from fewer.study.stats import Interval, multiplicity_note
 
-__all__ = ["Verdict", "judge", "note_on_many"]
+__all__ = ["HIGHEST_LEVEL", "Verdict", "judge", "note_on_many"]
+
+HIGHEST_LEVEL = 1 - 1e-9
+"""Above it the tails of an interval are lost in rounding."""
 
 Word = Literal["holds", "killed", "undecided", "no claim"]
 
@@ -42,11 +45,13 @@ class Verdict:
     interval: Interval | None
     """The estimate with its interval, method, numbers of items and clusters; None where nothing was estimated."""
     excluded: tuple[tuple[str, str], ...]
-    """Tasks, or lengths of them, that could not carry the claim, each with the reason."""
+    """Whole tasks that could not carry the claim, each with the reason, suspected memory among them; none for a speedup."""
     notes: tuple[str, ...]
-    """What else a reader should know: bypassed, refused and failed answers, suspected memory, what seconds count."""
+    """What else a reader should know: bypassed, refused and failed answers, tasks of which it is not known whether they
+    measure memory, answers without the signal, and whose seconds do not count."""
     adjusted: Word | None
-    """The verdict with the level raised for the number of the study's claims (Bonferroni); None without an interval."""
+    """The verdict with the level raised for the number of the study's claims (Bonferroni); None without an interval, and
+    undecided where that level is above `HIGHEST_LEVEL`."""
 
 
 def judge(
@@ -106,10 +111,18 @@ def _judge(
     left_out = "; ".join(f"{label}: {reason}" for label, reason in excluded)
     if not kept:
         return Verdict(claim, "no claim", f"no claim: {left_out}.", None, excluded, notes, None)
+    if claim.level > HIGHEST_LEVEL:
+        why = f"its level, {claim.level!r}, is above {HIGHEST_LEVEL}, and no interval can be told from all numbers"
+        return Verdict(claim, "no claim", f"no claim: {why}.", None, excluded, notes, None)
     raised = claim.model_copy(update={"level": 1 - (1 - claim.level) / len(study.claims)})
     try:
         finding = estimate_claim(study, claim, arms, kept, resamples=resamples, seed=seed)
-        adjusted = estimate_claim(study, raised, arms, kept, resamples=resamples, seed=seed)
+        adjusted: Word | None = None
+        if finding.interval.known:
+            adjusted = "undecided"
+            if raised.level <= HIGHEST_LEVEL:
+                again = estimate_claim(study, raised, arms, kept, resamples=resamples, seed=seed)
+                adjusted = _decide(claim, again.interval)
     except NotEstimable as why:
         return Verdict(claim, "no claim", f"no claim: {why}.", None, excluded, notes, None)
     verdict = Verdict(
@@ -119,7 +132,7 @@ def _judge(
         interval=finding.interval,
         excluded=excluded,
         notes=(*finding.notes, *notes),
-        adjusted=_decide(claim, adjusted.interval) if finding.interval.known else None,
+        adjusted=adjusted,
     )
     return replace(verdict, sentence=_write(study, verdict, finding, left_out))
 
