@@ -52,6 +52,7 @@ def file(model: Path) -> Path:
         "claims": [CLAIM],
     }
     Path("study.yaml").write_text(yaml.safe_dump(content))
+    Path("exit.py").write_text("import sys\n\nsys.exit(0)\n")
     return Path("study.yaml")
 
 
@@ -138,6 +139,10 @@ def test_tasks_are_listed(run: Run, file: Path) -> None:
         ("study run study.yaml", ["--out"]),
         ("study run study.yaml --out run --shard 3/2", ["--shard", "'3/2'", "K/N", "1/4"]),
         ("study run study.yaml --out run --shard two", ["--shard", "'two'"]),
+        ("study run study.yaml --out run --shard ²/²", ["--shard", "'²/²'", "K/N"]),
+        ("study run study.yaml --out run --shard ١/٢", ["--shard", "K/N"]),
+        (f"study run study.yaml --out run --shard 1/{'9' * 5000}", ["--shard", "K/N"]),
+        ("study run exit.py --out run", ["exit.py", "ends Python"]),
         ("study run study.yaml --out rows", ["rows", "empty, new, or a run", "--out"]),
         ("study query run --sql 'SELECT 1'", ["run", "a folder written by fewer study run"]),
         ("study plan study.yaml --machines 0", ["--machines", "0"]),
@@ -161,6 +166,18 @@ def test_a_wrong_query_and_a_wrong_format_are_told(run: Run, file: Path) -> None
     result = run(["study", "query", "run", "--sql", "SELECT colour FROM rows"])
     assert result.exit_code == 2
     assert "colour" in result.stderr
+    for sql in ("", "SELECT 1; SELECT 2", "COPY rows TO 'out.csv'"):
+        result = run(["study", "query", "run", "--sql", sql])
+        assert (result.exit_code, Path("out.csv").exists()) == (2, False)
+        assert "one statement that reads" in result.stderr
+    result = run(["study", "query", "run", "./run", "--sql", "SELECT 1"])
+    assert result.exit_code == 2
+    assert "given once" in result.stderr
+    result = run(["study", "query", "run", "--json", "--sql", "SELECT 'nan'::DOUBLE AS a"])
+    assert json.loads(result.stdout) == [{"a": None}]
+    result = run(["study", "query", "run", "--json", "--sql", "SELECT 1 AS a, 2 AS a"])
+    assert result.exit_code == 2
+    assert "'a'" in result.stderr
     result = run("report run --out report --format pdf")
     assert result.exit_code == 2
     assert "pdf" in result.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from made_runs import TASKS, make_header, make_items, make_study, write_run
 
@@ -127,6 +129,7 @@ def test_an_arm_that_was_not_timed_alone_is_named(tmp_path):
 )
 def test_the_registration_comes_first_and_in_its_own_words(tmp_path, kind, title, tone):
     status = {"kind": kind, "sentence": "A sentence.", "differences": ["Arm a was added."], "notes": ["torch was 1."]}
+    status["registered_at"] = "2026-11-29T12:00:00Z"
     document = build_one(tmp_path, num_items=5, header={"registration": status})
     first = document.sections[0].blocks[0]
     assert (first.title, first.tone) == (title, tone)
@@ -135,7 +138,8 @@ def test_the_registration_comes_first_and_in_its_own_words(tmp_path, kind, title
 
 def test_a_header_that_says_little_leaves_gaps_and_no_guesses(tmp_path):
     empty = {"registration": None, "environment": None, "setting": None, "units": [], "left_out": None}
-    document = build_one(tmp_path, num_items=10, header=empty)
+    run = read_run(write_run(tmp_path / "run", num_items=10))
+    document = build([replace(run, header=run.header | empty)], ())
     facts = dict(document.all(Facts)[0].facts)
     assert document.sections[0].blocks[0].title == "Not registered"
     assert facts["chat template"] == "not noted"

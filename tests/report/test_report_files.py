@@ -8,7 +8,7 @@ import re
 import pytest
 from made_runs import make_study, read_sheet, write_run
 
-import fewer.report.write
+import fewer.report.folder
 from fewer.errors import BadInput, StorageError
 from fewer.report import FORMATS, write_report
 
@@ -30,7 +30,7 @@ def test_all_formats_are_written_and_twice_the_same(small, tmp_path):
     first, second = read_folder(tmp_path / "a"), read_folder(tmp_path / "b")
     pictures = {name for name in first if name.endswith(".png")}
     assert first.keys() - second.keys() == pictures
-    assert [name for name in second if second[name] != first[name]] == ["report.md"]  # which shows the other pictures
+    assert {name for name in second if second[name] != first[name]} == {"report.md", "report.json"}  # other pictures
     assert {str(path.relative_to(tmp_path / "a")) for path in files} == first.keys()
     stems = [
         {name.split("/")[1].rsplit(".", 1)[0] for name in first if name.startswith("figures") and name.endswith(kind)}
@@ -43,11 +43,11 @@ def test_all_formats_are_written_and_twice_the_same(small, tmp_path):
 
 @pytest.mark.parametrize(
     ("formats", "expected"),
-    [(("md",), {"report.md"}), (("html",), {"report.html"}), (("md", "html"), {"report.md", "report.html"})],
+    [(("md",), {"report.md"}), (("html",), {"report.html"}), (("md", "html", "md"), {"report.md", "report.html"})],
 )
 def test_only_the_formats_asked_for(small, tmp_path, formats, expected):
     write_report([small], tmp_path / "out", formats)
-    assert read_folder(tmp_path / "out").keys() == expected
+    assert read_folder(tmp_path / "out").keys() == expected | {"report.json"}
     if "md" in formats:
         assert "](figures/" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
@@ -56,7 +56,7 @@ def test_an_earlier_report_is_replaced_whole(small, tmp_path):
     out = tmp_path / "out"
     write_report([small], out, ("md", "csv"))
     write_report([small], out, ("html",))
-    assert read_folder(out).keys() == {"report.html"}
+    assert read_folder(out).keys() == {"report.html", "report.json"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -73,7 +73,7 @@ def test_a_refused_write_leaves_everything_as_it_was(small, tmp_path, monkeypatc
         if len(calls) == 3:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(fewer.report.write.os, "fsync", refuse)
+    monkeypatch.setattr(fewer.report.folder.os, "fsync", refuse)
     with pytest.raises(StorageError, match=r"out cannot be written: No space left on device"):
         write_report([small], out, ("md", "html", "csv"))
     assert read_folder(tmp_path) == before
@@ -84,21 +84,22 @@ def test_a_refused_renaming_brings_the_old_report_back(small, tmp_path, monkeypa
     out = tmp_path / "out"
     write_report([small], out, ("md",))
     before = read_folder(tmp_path)
-    real = fewer.report.write.os.replace
+    real = fewer.report.folder.os.replace
+    monkeypatch.setattr(fewer.report.folder, "_exchange", lambda one, other: False)
 
     def refuse(source, target):
         if str(source).endswith(".part"):
             raise OSError(13, "Permission denied")
         real(source, target)
 
-    monkeypatch.setattr(fewer.report.write.os, "replace", refuse)
+    monkeypatch.setattr(fewer.report.folder.os, "replace", refuse)
     with pytest.raises(StorageError, match="Permission denied"):
         write_report([small], out, ("html",))
     assert read_folder(tmp_path) == before
 
 
 def test_other_peoples_folders_and_files_are_not_touched(small, tmp_path):
-    with pytest.raises(BadInput, match=r"empty, new, or an earlier report; it holds run\.json"):
+    with pytest.raises(BadInput, match=r"an earlier report as it was written; it holds run\.json"):
         write_report([small], small)
     (tmp_path / "file").write_text("mine")
     with pytest.raises(BadInput, match="a folder, or a name not taken yet"):

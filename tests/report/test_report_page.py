@@ -136,7 +136,7 @@ def test_everything_a_user_wrote_is_escaped(tmp_path):
     )
     header = {
         "registration": registration,
-        "environment": environment,
+        "environment": environment | {"model_sha256": "ab" * 32},
         "setting": {"end_tokens": [NASTY], "truncation": NASTY, "decoding": NASTY, "observation_window": NASTY},
         "left_out": {NAME: 3},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,11 +142,11 @@ def query(
     debug: Debug = False,
 ) -> None:
     """Ask the logs of runs in SQL, such as --sql "SELECT arm, avg(score) FROM rows GROUP BY arm"."""
-    from fewer.study.query import query_runs
+    from fewer.study.query import query_runs, write_json
 
     names, found = query_runs(runs, sql)
     if as_json:
-        print(json.dumps([dict(zip(names, row, strict=True)) for row in found], default=str))
+        print(write_json(names, found))
         return
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     for name in names:
@@ -192,10 +193,11 @@ def require_extra() -> None:
 
 
 def _parse_shard(text: str) -> tuple[int, int]:
-    first, slash, second = text.partition("/")
-    if not (slash and first.isdigit() and second.isdigit() and 1 <= int(first) <= int(second)):
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    index, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= index <= count:
         raise bad("--shard", text, "K/N with K from 1 to N", "Write 1/4 for the first of four parts.")
-    return int(first) - 1, int(second)
+    return index - 1, count
 
 
 @contextmanager

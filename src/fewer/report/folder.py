@@ -40,7 +40,7 @@ def check_target(out: Path) -> Path:
     """The folder's full path. Raises BadInput where it is no folder or holds what no report wrote; StorageError."""
     try:
         target = out.resolve()
-        above = next(folder for folder in (target, *target.parents) if os.path.lexists(folder))
+        above = next(folder for folder in (target, *target.parents) if folder.exists())
         if not above.is_dir():
             what = "a folder, or a name not taken yet" if above == target else f"in a folder; {above} is a file"
             raise bad("the report's folder", str(out), what, "Choose another --out.")
@@ -70,14 +70,11 @@ def put(target: Path, contents: Mapping[str, bytes]) -> None:
     except OSError as error:
         raise _refuse(target, error) from error
     finally:
-        if target.exists():
-            for left in (waiting, old):
-                if left.exists() and not written:
-                    shutil.rmtree(left, ignore_errors=True)
-                elif left.exists():
-                    _remove_ours(left)
-        elif not old.exists():
+        if not written:
             shutil.rmtree(waiting, ignore_errors=True)
+        elif target.exists() or not old.exists():  # else the old report is at `old` and could not be brought back
+            _remove_ours(waiting)
+            _remove_ours(old)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -90,9 +87,10 @@ def _write(path: Path, content: bytes) -> None:
 
 def _swap(waiting: Path, target: Path, old: Path) -> None:
     """Put `waiting` in the target's place; what was there is then at `waiting` or `old`, or was an empty folder."""
-    if not target.exists() or _exchange(waiting, target):
-        if not target.exists():
-            os.replace(waiting, target)
+    if not target.exists():
+        os.replace(waiting, target)
+        return
+    if _exchange(waiting, target):
         return
     try:
         os.replace(target, old)
@@ -115,33 +113,36 @@ def _exchange(one: Path, other: Path) -> bool:
     return bool(rename(AT_FDCWD, names[0], AT_FDCWD, names[1], ctypes.c_uint(RENAME_EXCHANGE)) == 0)
 
 
-def _find_ours(folder: Path) -> set[str]:
-    """The files in a folder that a report wrote and nobody changed, its list among them."""
+def _read_list(folder: Path) -> dict[str, str]:
+    """The hash of each file that a report wrote into a folder; empty where no report did."""
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
-        if content["format"] != FORMAT:
-            return set()
-        files = dict(content["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
-    ours = {name for name in _list_all(folder) if name in files and _hash(folder / name) == files[name]}
-    return {*ours, MANIFEST}
+        ours = content["format"] == FORMAT and not (folder / MANIFEST).is_symlink()
+        return dict(content["files"].items()) if ours else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _find_ours(folder: Path) -> set[str]:
+    """The files in a folder that a report wrote and nobody changed, its list among them."""
+    listed = _read_list(folder)
+    ours = {name for name in _list_all(folder) if name in listed and _hash(folder / name) == listed[name]}
+    return {*ours, MANIFEST} if listed else set()
 
 
 def _find_foreign(folder: Path) -> list[str]:
-    """What a report did not write, and folders that hold none of its files."""
+    """What a report did not write."""
+    parents = {parent.as_posix() for name in _read_list(folder) for parent in Path(name).parents}
+    folders = {name for name in parents if (folder / name).is_dir() and not (folder / name).is_symlink()}
     ours = _find_ours(folder)
-    folders = {str(parent) for name in ours for parent in Path(name).parents}
-    return [name for name in _list_all(folder) if name not in (ours | folders)]
+    return [name for name in _list_all(folder) if name not in ours | folders]
 
 
 def _remove_ours(folder: Path) -> None:
     """Remove a report; what came in since it was looked at stays, with its folder."""
     with suppress(OSError):
-        ours = _find_ours(folder)
-        for name in sorted(ours - {MANIFEST}):
+        for name in sorted(_find_ours(folder), key=lambda name: name == MANIFEST):
             (folder / name).unlink()
-        (folder / MANIFEST).unlink(missing_ok=True)
         for name in sorted(_list_all(folder), reverse=True):
             (folder / name).rmdir()
         folder.rmdir()

@@ -65,9 +65,9 @@ def _find_unknown(log: Log, registration: Mapping[str, Any]) -> str:
         "the start of the run": log.run.header.get("started"),
     }
     missing = [name for name, text in dates.items() if _read(text) is None]
-    return (
-        f"No readable date is noted of {' and of '.join(missing)}: nothing shows which came first." if missing else ""
-    )
+    if not missing:
+        return ""
+    return f"No readable date is noted of {' and of '.join(missing)}: nothing shows which came first."
 
 
 def _read(text: object) -> datetime | None:

@@ -6,6 +6,8 @@ arms. Not covered yet: eviction, and compressing the context before the question
 
 from __future__ import annotations
 
+import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -15,7 +17,7 @@ from fewer.errors import BadInput, bad
 from fewer.prune import PLANNERS, make_planner
 from fewer.types import Planner
 
-__all__ = ["CONDITIONS", "Arm", "check_arms", "expand_arms"]
+__all__ = ["CONDITIONS", "Arm", "check_arms", "check_name", "expand_arms"]
 
 CONDITIONS = {
     "aware": "the question is known while the context is read",
@@ -23,6 +25,7 @@ CONDITIONS = {
 }
 _DRAWS = ("random",)
 _OWN = ("name", "prune", "evict", "condition")
+_MOST = 1000
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,20 @@ class Arm:
 def expand_arms(written: Sequence[Mapping[str, Any]]) -> tuple[Arm, ...]:
     """Every arm, in order; names are unique, and exactly one leaves nothing out and is called `full`.
 
-    Raises BadInput for an unknown planner, setting or condition, a name given twice, or no full arm.
+    Raises BadInput for an unknown planner, setting or condition, an empty list, a name given twice, no full arm, or
+    more than 1000 arms.
     """
     arms: list[Arm] = []
     for entry in written:
         keys = list(entry)
         choices = [list(value) if isinstance(value, (list, tuple)) else [value] for value in entry.values()]
-        many = any(len(choice) > 1 for choice in choices)
+        for key, choice in zip(keys, choices, strict=True):
+            if not choice:
+                raise bad(f"{key} of an arm", choice, "a value, or a list of at least one", f"Fill {key}, or drop it.")
+        number = math.prod(map(len, choices))
+        if len(arms) + number > _MOST:
+            raise bad("the number of arms", len(arms) + number, f"at most {_MOST}", "Write shorter lists.")
+        many = number > 1
         arms += [_make_arm(dict(zip(keys, values, strict=True)), many) for values in product(*choices)]
     names = [arm.name for arm in arms]
     for name in names:
@@ -91,10 +101,25 @@ def check_arms(arms: Iterable[Arm], num_layers: int) -> None:
             raise BadInput(f"The arm {arm.name!r} does not fit the model: {error}") from None
 
 
+def check_name(name: str) -> str:
+    """The name, if it may name a study, an arm, a task, an outcome or a claim. Raises BadInput.
+
+    It has no spaces at its ends, no slashes, no line ends and no control characters, and is valid Unicode.
+    """
+    wrong = {"Cc", "Cs", "Zl", "Zp"}
+    if name and name == name.strip() and not any(c in "/\\" or unicodedata.category(c) in wrong for c in name):
+        return name
+    legal = "a text without spaces at its ends, slashes, line ends and control characters"
+    raise bad("the name", name, legal, "Rename it.")
+
+
 def _make_arm(entry: dict[str, Any], many: bool) -> Arm:
     settings = {key: value for key, value in entry.items() if key not in _OWN}
-    prune, evict = str(entry.get("prune", "none")), str(entry.get("evict", "none"))
-    condition = str(entry.get("condition", "aware"))
+    for key in _OWN:
+        if key in entry and not isinstance(entry[key], str):
+            raise bad(f"{key} of an arm", entry[key], "a text", f"Put it in quotes, or leave {key} out.")
+    prune, evict = entry.get("prune", "none"), entry.get("evict", "none")
+    condition = entry.get("condition", "aware")
     if evict != "none":
         raise bad("evict", evict, "none in this version", "Take it out of the arm.")
     if condition not in CONDITIONS:
@@ -111,8 +136,14 @@ def _make_arm(entry: dict[str, Any], many: bool) -> Arm:
     name = entry.get("name")
     if name is not None and many:
         raise bad("the name of several arms", name, "left out", "Each gets a name from its settings.")
-    arm = Arm(str(name) if name is not None else " ".join(parts), prune, evict, condition, tuple(settings.items()))
-    if not arm.name.strip() or any(mark in arm.name for mark in "/\\\n"):
-        raise bad("the name of an arm", arm.name, "a text without slashes and line ends", "Rename it.")
-    _ = arm.planner
+    arm = Arm(check_name(" ".join(parts) if name is None else name), prune, evict, condition, tuple(settings.items()))
+    layer = settings.get("layer")
+    if layer is not None and (isinstance(layer, bool) or not isinstance(layer, int) or layer < 0):
+        raise bad(
+            f"layer of the arm {arm.name!r}", layer, "a whole number of at least 0", "Leave it out for the usual."
+        )
+    try:
+        _ = arm.planner
+    except BadInput as error:
+        raise BadInput(f"The arm {arm.name!r} cannot be: {error}") from None
     return arm

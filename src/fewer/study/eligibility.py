@@ -5,8 +5,8 @@ to be seen: an arm that loses nothing there shows nothing. Such a task is shown,
 as a whole decides for all its items (`find_judge`); of generated tasks each asked length is assessed too, to be shown.
 
 The control without context is judged beside it: where the question alone is answered about as well, the task measures
-what the model remembers, and an arm that keeps its score may have ignored the context. No claim rests on such a task either (memory
-"suspected"); where it cannot be told ("unknown"), claims may, with a remark.
+what the model remembers, and an arm that keeps its score may have ignored the context. No claim rests on such a task
+either (memory is "suspected"); where that cannot be told ("unknown"), claims may, with a remark.
 
 The full run's answers decide here and are compared with again later, so close to the two bounds the choice leans on
 luck. Not covered: contamination that the question alone does not bring out.
@@ -57,8 +57,8 @@ class Eligibility:
     context_gain: Interval | None
     """Full minus no context, paired by item."""
     memory: Literal["no", "suspected", "unknown"]
-    """Whether it may measure memory, or chance: suspected, and then not eligible, unless the whole interval of the gain is
-    above 0; unknown without a control or with too few items or clusters in it."""
+    """Whether it may measure memory, or chance: suspected, and then not eligible, unless the whole interval of the
+    gain is above 0; unknown without a control or with too few items or clusters in it."""
     remark: str
     """Why it is not known whether it measures memory, a sentence; empty where it is known."""
 

@@ -8,8 +8,9 @@
                 length; pairs across these would be won by knowing which budget or task an answer came from
 
 Refused and failed answers count with score 0 in all but seconds, and cannot be ranked where they have no signal; both
-are said. Seconds count where status is "ok" or "bypassed" (those of the full run it was) and `shared` is false. Seeds are averaged within an item, except for an
-area: there an answer is a unit, and resampling clusters keeps an item's answers together.
+are said. Seconds count where status is "ok" or "bypassed" (then they are those of a full run) and `shared` is false.
+Seeds are averaged within an item, except for an area: there an answer is a unit, and resampling clusters keeps an
+item's answers together.
 
 A signal points one way, fixed here: a higher one of `HIGHER_IS_BETTER` speaks for a good answer, a higher one of
 `HIGHER_IS_WORSE` for a bad one. An outcome with `below` and no `at_least` is a bad one, any other a good one. An area
@@ -131,7 +132,13 @@ def _time(claim: Claim, arms: dict[str, ByItem], items: Sequence[str], *, resamp
     interval = geometric_mean_ratio(
         above, below, clusters, method=choose_method(clusters), level=claim.level, resamples=resamples, seed=seed
     )
+    arm, reference = (_mean_score(arms[name], items) for name in (claim.arm, claim.reference))
+    notes.append(f"Speed says nothing of the answers: the arm scores {arm:.3f} here, the reference {reference:.3f}.")
     return Finding(interval, "items", tuple(notes))
+
+
+def _mean_score(by_item: ByItem, items: Sequence[str]) -> float:
+    return average(average(answer.score for answer in by_item[item]) for item in items)
 
 
 def _seconds(answers: Sequence[Answer]) -> list[float]:

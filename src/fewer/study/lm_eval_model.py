@@ -70,8 +70,14 @@ class FewerLM(TemplateLM):  # type: ignore[misc]
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise bad("WORLD_SIZE", os.environ["WORLD_SIZE"], "1", "Start one process; fewer runs on one device.")
         given = self.arguments = read_arguments({"pretrained": pretrained, **arguments})
+        device = given.device
+        if (
+            device.startswith("cuda") and not torch.cuda.is_available()
+        ):  # what the harness asks for unless told otherwise
+            _log.warning("There is no %s here; the model runs on the CPU.", device)
+            device = "cpu"
         engine = Engine.load(
-            given.pretrained, given.device, given.dtype, weights=given.weights, allow_pickle=given.allow_pickle
+            given.pretrained, device, given.dtype, weights=given.weights, allow_pickle=given.allow_pickle
         )
         if given.add_bos_token is not None:
             tokenizer = load_tokenizer(engine.setting.source.path, given.add_bos_token)

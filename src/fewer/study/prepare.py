@@ -18,7 +18,7 @@ from fewer.study.metrics import score
 from fewer.study.spec import Study, TaskChoice
 from fewer.study.tasks import load_task
 from fewer.study.tasks.generate import GENERATORS, generate_task
-from fewer.study.tasks.rows import UNSCORED
+from fewer.study.tasks.rows import UNSCORED, check_meta
 
 __all__ = ["Prepared", "Unit", "prepare"]
 
@@ -54,6 +54,8 @@ def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, i
         column: list[tuple[Item, int]] = []
         long = open_ended = 0
         for item in _find_items(choice, study.task_seed, tokenizer, base):
+            for name, legal in check_meta(item.meta).items():
+                raise bad(f"meta.{name} of the item {item.id}", item.meta[name], legal, "Correct it.")
             if item.metric == UNSCORED:
                 open_ended += 1
                 continue
@@ -92,6 +94,9 @@ def _find_items(choice: TaskChoice, seed: int, tokenizer: Any, base: Path) -> It
         if choice.num_items is None:
             raise bad(f"num_items of {choice.name}", None, "a whole number", "Say how many to generate.")
         settings = dict(choice.settings)
+        if choice.data is not None and "source" not in GENERATORS[choice.name].settings:
+            legal = f"left out: {choice.name} makes its items from nothing that lies in a folder"
+            raise bad(f"data of {choice.name}", choice.data, legal, "This generator takes no data; take it out.")
         if choice.data is not None:
             settings["source"] = base / choice.data
         for length in choice.lengths:
@@ -114,15 +119,22 @@ def _find_items(choice: TaskChoice, seed: int, tokenizer: Any, base: Path) -> It
             legal = "left out without lengths: nothing is generated"
             raise bad(name, getattr(choice, name), legal, "Add lengths, or take it out.")
     folder = None if choice.data is None else base / choice.data
-    yield from load_task(choice.name, folder, seed=seed)
+    try:
+        items = load_task(choice.name, folder, seed=seed)
+    except BadInput as error:
+        if folder is None or str(folder) in str(error):
+            raise
+        raise BadInput(f"The task {choice.name} in {folder}: {error}") from None
+    yield from items
 
 
 def _check_metric(item: Item) -> None:
     """Score the item's own answer, so that a metric it has no fields for is found before anything runs."""
     try:
         score(item.metric, item.answers[0], item.answers, item.meta)
-    except ValueError as error:
-        raise BadInput(f"The item {item.id} cannot be scored: {error}") from None
+    except Exception as error:
+        why = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+        raise BadInput(f"The item {item.id} cannot be scored: {why}") from None
 
 
 def _count(tokenizer: Any, item: Item) -> int:

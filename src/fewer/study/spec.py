@@ -8,20 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-import runpy
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fewer.errors import BadInput, bad
-from fewer.study.arms import Arm, expand_arms
+from fewer.study.arms import Arm, check_name, expand_arms
+from fewer.study.document import check_plain, read_document
 
 __all__ = ["Claim", "ModelChoice", "Outcome", "SamplingChoice", "Study", "TaskChoice", "load_study"]
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
-Name = Annotated[str, Field(min_length=1, pattern=r"^[^\s/\\][^/\\\n]*$")]
+Name = Annotated[str, Field(strict=True), AfterValidator(check_name)]
+Count = Annotated[int, Field(strict=True, ge=1, lt=2**63)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Real = Annotated[float, Field(strict=True)]  # whole numbers too, but no booleans and no texts
+Flag = Annotated[bool, Field(strict=True)]
 Signal = Literal["agreement", "margins", "nll"]
+_MEASURED_BY: dict[str, Signal] = {
+    "first_margin": "margins",
+    "min_margin": "margins",
+    "mean_logprob": "margins",
+    "agreement": "agreement",
+    "nll": "nll",
+}  # what a claim may rank answers by, and the entry of `signals` that has it measured
 
 
 class ModelChoice(BaseModel):
@@ -45,13 +56,13 @@ class TaskChoice(BaseModel):
     """A task of the folder `data`, of the shipped sample, or of a generator."""
     data: str | None = None
     """A folder with rows, or with a benchmark in its published format; relative to the study's file."""
-    num_items: Annotated[int, Field(ge=1)] | None = None
+    num_items: Count | None = None
     """Items to take (for generators: of each length and depth); None takes all."""
-    lengths: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    lengths: tuple[Count, ...] = ()
     """For a generator: the whole prompt's tokens, exactly. `data` is then where it takes questions from."""
-    depths: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()
+    depths: tuple[Annotated[Real, Field(ge=0, le=1)], ...] = ()
     """Generators only: where the needle lies, 0 to 1; without them it is spread."""
-    max_length: Annotated[int, Field(ge=1)] | None = None
+    max_length: Count | None = None
     """Items whose prompt is longer are left out before the run, and counted on every page."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """A generator's further settings."""
@@ -62,10 +73,10 @@ class SamplingChoice(BaseModel):
 
     model_config = STRICT
 
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Count | None = None
     """At most this many where the benchmark allows more."""
-    temperature: Annotated[float, Field(ge=0)] = 0.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    temperature: Annotated[Real, Field(ge=0)] = 0.0
+    top_p: Annotated[Real, Field(gt=0, le=1)] = 1.0
 
 
 class Outcome(BaseModel):
@@ -74,13 +85,13 @@ class Outcome(BaseModel):
     model_config = STRICT
 
     name: Name
-    at_least: float | None = None
+    at_least: Real | None = None
     """The answer's own score is at least this."""
-    below: float | None = None
+    below: Real | None = None
     """The answer's own score is below this."""
-    full_at_least: float | None = None
+    full_at_least: Real | None = None
     """The full run's score on the item is at least this."""
-    full_below: float | None = None
+    full_below: Real | None = None
     """The full run's score on the item is below this."""
 
     @model_validator(mode="after")
@@ -120,10 +131,10 @@ class Claim(BaseModel):
     """The tasks it is about, pooled over items; none is all. Tasks that cannot carry claims are left out and named."""
     outcome: Name = "score"
     signal: Name | None = None
-    at_least: float
-    kill_below: float
-    level: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    min_clusters: Annotated[int, Field(ge=2)] = 10
+    at_least: Real
+    kill_below: Real
+    level: Annotated[Real, Field(gt=0.5, lt=1)] = 0.95
+    min_clusters: Annotated[Count, Field(ge=2)] = 10
     """With fewer clusters the claim is undecided, whatever the interval."""
 
     @model_validator(mode="after")
@@ -133,6 +144,8 @@ class Claim(BaseModel):
             raise bad("kill_below", self.kill_below, legal, "A claim cannot hold and be killed at once.")
         if (self.kind == "auc") != (self.signal is not None):
             raise bad("signal", self.signal, "given for the kind auc, and only there", "Name a signal of the run.")
+        if self.signal is not None and self.signal not in _MEASURED_BY:
+            raise bad("signal", self.signal, f"one of {', '.join(_MEASURED_BY)}", "Name one of the log's columns.")
         if self.kind == "auc" and self.outcome == "score":
             raise bad("outcome", self.outcome, "a yes-or-no outcome of the study", "Define one under outcomes.")
         return self
@@ -149,18 +162,24 @@ class Study(BaseModel):
     tasks: Annotated[tuple[TaskChoice, ...], Field(min_length=1)]
     arms: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
     """As written; lists in a field stand for every combination. `expanded` has them one by one."""
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
     """Arms that draw run once for each; the others once, with the first."""
-    task_seed: Annotated[int, Field(ge=0)] = 0
+    task_seed: Seed = 0
     """Which items are taken or generated."""
     sampling: SamplingChoice = Field(default_factory=SamplingChoice)
     signals: tuple[Signal, ...] = ("agreement", "margins", "nll")
     outcomes: tuple[Outcome, ...] = (Outcome(name="correct", at_least=0.5),)
     claims: tuple[Claim, ...] = ()
-    share: bool = True
+    share: Flag = True
     """Arms over the same prompt share layers and steps. Seconds are then sums of parts; `false` runs each alone."""
-    truncate: bool = False
+    truncate: Flag = False
     """Cut the documents of prompts that do not fit; otherwise they are refused and counted as wrong."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_plain(cls, content: Any) -> Any:
+        check_plain(content)
+        return content
 
     @model_validator(mode="after")
     def _check(self) -> Study:
@@ -180,6 +199,9 @@ class Study(BaseModel):
             names = ["score", *(outcome.name for outcome in self.outcomes)]
             if claim.outcome not in names:
                 raise bad(f"the outcome of claim {claim.id}", claim.outcome, f"one of {', '.join(names)}", "Define it.")
+            if claim.signal is not None and _MEASURED_BY[claim.signal] not in self.signals:
+                legal = f"with {_MEASURED_BY[claim.signal]}, which measures the {claim.signal} of claim {claim.id}"
+                raise bad("signals", list(self.signals), legal, "Add it to signals.")
             if claim.kind == "speedup" and self.share:
                 raise bad(
                     f"share, with the speedup of claim {claim.id}",
@@ -204,7 +226,7 @@ class Study(BaseModel):
 def load_study(path: str | Path) -> Study:
     """Read a study's file. Raises BadInput with the file, the place in it, the value and the legal range."""
     path = Path(path)
-    content = _read_content(path)
+    content = read_document(path)
     if isinstance(content, Study):
         return content
     if not isinstance(content, dict):
@@ -213,26 +235,6 @@ def load_study(path: str | Path) -> Study:
         return Study.model_validate(content)
     except ValidationError as error:
         raise BadInput(f"{path}: {_describe(error)}") from None
-
-
-def _read_content(path: Path) -> Any:
-    try:
-        if path.suffix in (".yaml", ".yml", ".json"):
-            import yaml
-
-            return yaml.safe_load(path.read_text(encoding="utf-8"))
-        if path.suffix == ".py":
-            found = runpy.run_path(str(path))
-            if "STUDY" not in found:
-                raise BadInput(f"{path} defines no STUDY. Assign the study, or a dict of its fields, to STUDY.")
-            return found["STUDY"]
-    except BadInput:
-        raise
-    except FileNotFoundError:
-        raise BadInput(f"{path} does not exist. Check the path; relative paths start at {Path.cwd()}.") from None
-    except Exception as error:
-        raise BadInput(f"{path} cannot be read as a study: {type(error).__name__}: {error}") from None
-    raise bad("the study's file", str(path), "a .yaml, .yml, .json or .py file", "Rename it, or write one.")
 
 
 def _describe(error: ValidationError) -> str:
@@ -248,6 +250,8 @@ def _describe(error: ValidationError) -> str:
 
 
 def _refuse_twice(what: str, names: list[str]) -> None:
+    seen: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in seen:
             raise bad(what, name, "given once", "Take one of the two out.")
+        seen.add(name)

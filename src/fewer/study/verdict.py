@@ -45,13 +45,14 @@ class Verdict:
     interval: Interval | None
     """The estimate with its interval, method, numbers of items and clusters; None where nothing was estimated."""
     excluded: tuple[tuple[str, str], ...]
-    """Whole tasks that could not carry the claim, each with the reason, suspected memory among them; none for a speedup."""
+    """Tasks that could not carry the claim, each as a whole and with the reason, such as suspected memory; none for a
+    speedup."""
     notes: tuple[str, ...]
-    """What else a reader should know: bypassed, refused and failed answers, tasks of which it is not known whether they
-    measure memory, answers without the signal, and whose seconds do not count."""
+    """What else a reader should know: bypassed, refused and failed answers, tasks of which it is not known whether
+    they measure memory, answers without the signal, and whose seconds do not count."""
     adjusted: Word | None
-    """The verdict with the level raised for the number of the study's claims (Bonferroni); None without an interval, and
-    undecided where that level is above `HIGHEST_LEVEL`."""
+    """The verdict with the level raised for the number of the study's claims (Bonferroni); None without an interval,
+    and undecided where that level is above `HIGHEST_LEVEL`."""
 
 
 def judge(

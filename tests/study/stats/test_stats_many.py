@@ -88,7 +88,7 @@ def test_the_note_of_a_table():
         "12 intervals at 95%: about 0.6 would miss the truth by chance (at least one with probability 0.46 if they "
         "were independent); Holm-adjusted p: quarter 0.024, half 0.30, tenth <0.0001."
     )
-    assert stats.multiplicity_note(1) == "1 interval at 95%: about 0.1 would miss the truth by chance."
+    assert stats.multiplicity_note(1) == "1 interval at 95%: about 0.05 would miss the truth by chance."
     assert stats.multiplicity_note(200, level=0.999).startswith("200 intervals at 99.9%: about 0.2 would miss")
     with pytest.raises(BadInput, match="intervals is -1"):
         stats.multiplicity_note(-1)

@@ -40,7 +40,7 @@ def multiplicity_note(intervals: int, *, level: float = 0.95, p_values: Mapping[
         raise bad("intervals", intervals, "0 or more", "Count the intervals of the table.")
     misses, missing = intervals * (1 - level), 1 - level**intervals
     noun = "1 interval" if intervals == 1 else f"{intervals} intervals"
-    note = f"{noun} at {100 * level:.4g}%: about {misses:.1f} would miss the truth by chance"
+    note = f"{noun} at {100 * level:.4g}%: about {misses:.2g} would miss the truth by chance"
     if intervals > 1:
         note += f" (at least one with probability {missing:.2f} if they were independent)"
     if p_values:

@@ -17,6 +17,7 @@ hold, go with the chunk before them (the first with the one after) such that the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from fewer.study.item import Item
 from fewer.study.tasks.reading import Line, read_lines
 from fewer.study.tasks.wordings import PLAIN, WORDINGS, Template
 
-__all__ = ["UNSCORED", "make_item", "merge_blank", "read_items", "read_rows"]
+__all__ = ["UNSCORED", "check_meta", "make_item", "merge_blank", "read_items", "read_rows"]
 
 UNSCORED = "unscored"
 """The metric of an item without a reference answer, good for times and agreement only; `score` does not know it."""
@@ -48,11 +49,13 @@ def read_rows(path: Path, task: str) -> tuple[Item, ...]:
             raise line.fault("task", line.row["task"], f"{task!r}, as the file is named")
         return [make_item(line, line.row, WORDINGS.get(task, PLAIN))]
 
-    return read_items(read_lines(path), make)
+    return read_items(read_lines(path), make, path)
 
 
-def read_items(lines: Iterable[Line], make: Callable[[Line], Sequence[Item]]) -> tuple[Item, ...]:
-    """What `make` makes of each line.
+def read_items(
+    lines: Iterable[Line], make: Callable[[Line], Sequence[Item]], path: Path | None = None
+) -> tuple[Item, ...]:
+    """What `make` makes of each line. path: the lines' file, to be named where there are none.
 
     Raises BadInput where an id occurs twice, naming both lines, or where there are no rows.
     """
@@ -67,8 +70,8 @@ def read_items(lines: Iterable[Line], make: Callable[[Line], Sequence[Item]]) ->
             seen[item.id] = line
             items.append(item)
     if not items:
-        where = f"{line.path} has" if line else "The file has"
-        raise BadInput(f"{where} no rows. Fetch it again, or leave the task out.")
+        where = line.path if line else path or "The file"
+        raise BadInput(f"{where} has no rows. Fetch it again, or leave the task out.")
     return tuple(items)
 
 
@@ -78,11 +81,16 @@ def make_item(line: Line, row: Mapping[str, Any], template: Template) -> Item:
     chunks, supporting = merge_blank(*_read_context(line), template.between)
     meta = _read_object(line, "meta")
     source = _read_object(line, "source")
+    own_id, task, category, group = (line.text(name) for name in ("id", "task", "category", "group"))
     line.text("question")
     answers = line.texts("answers")
+    for name, legal in check_meta(meta).items():
+        raise line.fault(f"meta.{name}", meta[name], legal)
     try:
         metric = _choose_metric(row, meta)
         question, wording, prefix = template.word({**row, "meta": meta})
+        if metric != UNSCORED:
+            _score_nothing(metric, answers, meta)
     except BadInput as error:
         raise BadInput(f"{line.place}: {error}") from None
     meta["wording"] = template.origin
@@ -90,10 +98,10 @@ def make_item(line: Line, row: Mapping[str, Any], template: Template) -> Item:
         meta.setdefault("depth", supporting[0] / (len(chunks) - 1))
     try:
         return Item(
-            id=line.text("id"),
-            task=line.text("task"),
-            category=line.text("category"),
-            cluster=line.text("group"),
+            id=own_id,
+            task=task,
+            category=category,
+            cluster=group,
             chunks=tuple(template.chunk(number, title, text) for number, (title, text) in enumerate(chunks, 1)),
             question=question,
             answers=answers,
@@ -110,6 +118,18 @@ def make_item(line: Line, row: Mapping[str, Any], template: Template) -> Item:
         )
     except BadInput as error:
         raise BadInput(f"{line.place}: {error}") from None
+
+
+def check_meta(meta: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of an item's meta that the log has columns for and that do not fit there, each with what is legal."""
+    wrong = {}
+    length, depth = meta.get("length"), meta.get("depth")
+    if length is not None and not (isinstance(length, int) and not isinstance(length, bool) and 0 <= length < 2**63):
+        wrong["length"] = "a whole number of tokens from 0 to 2**63 - 1, or left out"
+    real = isinstance(depth, int | float) and not isinstance(depth, bool)
+    if depth is not None and not (real and math.isfinite(depth) and 0 <= depth <= 1):
+        wrong["depth"] = "a number from 0 to 1, or left out"
+    return wrong
 
 
 def merge_blank(
@@ -187,3 +207,17 @@ def _choose_metric(row: Mapping[str, Any], meta: dict[str, Any]) -> str:
             "meta", sorted(meta), f"an object with {', '.join(missing)}, which {name} needs", "Add it to the row."
         )
     return name
+
+
+def _score_nothing(metric: str, answers: Sequence[str], meta: Mapping[str, Any]) -> None:
+    """Score an empty output, so that answers or meta which the metric cannot use are found. Raises BadInput."""
+    from fewer.study.metrics import score
+
+    try:
+        score(metric, "", answers, meta)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(
+            f"the metric {metric} cannot use its answers and meta: {type(error).__name__}: {error}"
+        ) from None
