@@ -239,3 +239,15 @@ def test_ten_thousand_resamples_of_two_thousand_items_are_quick():
     start = process_time()
     stats.mean(values, clusters)
     assert process_time() - start < 1.5
+
+
+def test_t_is_cut_at_the_bounds_and_only_there() -> None:
+    scores, clusters = [0.0, 1.0, 1.0], ["a", "b", "c"]
+    free = stats.mean(scores, clusters, method="t")
+    cut = stats.mean(scores, clusters, method="t", bounds=(0, 1))
+    assert free.lower < 0
+    assert free.upper > 1
+    assert (cut.lower, cut.upper, cut.estimate) == (0, 1, free.estimate)
+    assert cut.method == f"{free.method}, cut at [0, 1]"
+    wide = stats.mean(scores, clusters, method="t", bounds=(-5, 5))
+    assert (wide.lower, wide.upper, wide.method) == (free.lower, free.upper, free.method)

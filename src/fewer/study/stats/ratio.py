@@ -99,9 +99,9 @@ class Ratio:
         half = float(student.ppf((1 + level) / 2, count - 1)) * self.standard_error
         name = f"cluster-robust t, {count - 1} degrees of freedom"
         low, high = bounds or (-math.inf, math.inf)
-        lower, upper = max(low, self.estimate - half), min(high, self.estimate + half)
-        if upper - lower < 2 * half:
-            name += f", cut at [{low:g}, {high:g}]"
+        lower, upper = self.estimate - half, self.estimate + half
+        if lower < low or upper > high:
+            lower, upper, name = max(low, lower), min(high, upper), f"{name}, cut at [{low:g}, {high:g}]"
         return Interval(self.estimate, lower, upper, level, n, count, name)
 
     def _agreed(self, level: float, bounds: tuple[float, float] | None) -> Interval:
