@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fewer.report.chart.axis import Axis, fit_text, spread
 from fewer.report.chart.mark import Bar, Dot, Label, Line, Mark, Panel
@@ -60,8 +61,9 @@ def plot_xy(
     marks = _draw_axes(frame)
     for level in levels:
         marks += _draw_level(frame, level)
+    dodge = DODGE if _overlap(frame, shown) else 0.0
     for index, each in enumerate(shown):
-        marks += _draw_series(frame, each, DODGE * (index - (len(shown) - 1) / 2) if each.dots else 0.0)
+        marks += _draw_series(frame, each, dodge * (index - (len(shown) - 1) / 2) if each.dots else 0.0)
     marks += _draw_labels(frame, shown, levels)
     return Panel(title, WIDTH, HEIGHT, tuple(marks), says or f"{y_axis.title} against {x_axis.title}")
 
@@ -103,6 +105,12 @@ def _draw_level(frame: _Frame, level: Level) -> list[Mark]:
         marks.append(Bar(LEFT, top, width, max(1.0, bottom - top), level.tone, 0.08, None, level.tip))
     marks.append(Line(((LEFT, height), (WIDTH - RIGHT, height)), level.tone, 1.2, level.dashed, None, level.tip))
     return marks
+
+
+def _overlap(frame: _Frame, shown: Sequence[Series]) -> bool:
+    """Whether bars of two series would lie over each other."""
+    places = sorted((frame.x(point.x), index) for index, each in enumerate(shown) if each.dots for point in each.points)
+    return any(right - left < DODGE and one != other for (left, one), (right, other) in pairwise(places))
 
 
 def _draw_series(frame: _Frame, series: Series, shift: float) -> list[Mark]:

@@ -30,7 +30,8 @@ def draw_kept(estimates: Estimates, name: str = "") -> list[Figure]:
         return mean_of(log.values(arm.name, "kept_fraction"), among)
 
     caption = (
-        "Points are arms, lines join the budgets of one way of pruning, bars are 95% intervals. The level across is "
+        "Points are arms, lines join the budgets of one way of pruning, bars are 95% intervals, moved "
+        "sideways by a few pixels where they would lie over each other. The level across is "
         "the full run with its interval; dashed, the question without context."
     )
     title, axis = "Score against kept tokens", "prompt tokens kept"
@@ -51,7 +52,8 @@ def draw_cost(estimates: Estimates, name: str = "") -> list[Figure]:
 
         caption = (
             "The speedup to the first token is the geometric mean over items; only answers that ran alone have seconds "
-            "that count. Bars are 95% intervals of the score; the speedup's are in the table."
+            "that count. Bars are 95% intervals of the score, moved sideways where they would lie over each other; the "
+            "speedup's are in the table."
         )
         missing = ", ".join(arm.name for arm in log.pruned if arm not in timed)
         notes = (f"Not shown, since they were not timed alone beside the full run: {missing}.",) if missing else ()
@@ -65,7 +67,7 @@ def draw_cost(estimates: Estimates, name: str = "") -> list[Figure]:
         "No seconds here: no arm and full run were timed alone on the same items. Across is the share of token-layers "
         "computed, which knows nothing of overheads."
     )
-    caption = "In place of the speedup. Bars are 95% intervals."
+    caption = "In place of the speedup. Bars are 95% intervals, moved sideways where they would lie over each other."
     title, axis = "Score against computed work", "token-layers computed in the prefill"
     return _draw(estimates, f"{name}score-work", title, caption, axis, work, True, table, (note,))
 
