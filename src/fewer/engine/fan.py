@@ -35,7 +35,8 @@ def fan_out(
 ) -> list[Outcome]:
     """An outcome for each request, in order. An error stays with the request that caused it."""
     if any(request.prompt is not requests[0].prompt for request in requests):
-        raise bad("requests", len(requests), "requests over one and the same Prompt", "Lay it out once and pass it on.")
+        way_out = "Lay it out once with engine.prompt, then Request(prompt, sampling, planner) for each way."
+        raise bad("requests", len(requests), "requests over one and the same Prompt", way_out)
     room = batch.adapter.max_positions - len(requests[0].prompt) + 1  # the last token needs no position
     if reference is not None and len(reference) > room:
         legal = f"at most {room} tokens, the positions that the prompt leaves"
