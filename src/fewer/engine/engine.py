@@ -248,7 +248,7 @@ class Engine:
         """Answer one prompt in several ways (planners, seeds, samplings), sharing the prefill as far as it goes.
 
         With a `reference` (token ids), each outcome says how likely it was after what that way's prefill left. An error
-        stays in the outcome of its request. The requests must hold the same Prompt object: `prompt = engine.prompt(...)`,
+        stays in the outcome of its request. All requests hold one Prompt object: `prompt = engine.prompt(...)`,
         then `Request(prompt, Sampling(max_tokens=64), planner)` for each way.
         """
         whole = [as_request(item) for item in requests]
