@@ -250,3 +250,11 @@ def test_progress_counts_up_and_estimates_from_five_on(tmp_path: Path, model_fol
 def test_shards_that_are_none(whole: tuple[Path, Path], shard: tuple[int, int]) -> None:
     with pytest.raises(BadInput, match="K/N"):
         run_study(whole[0], whole[1], shard=shard)
+
+
+def test_signals_that_were_not_asked_for_are_not_there(tmp_path: Path, model_folder: Path) -> None:
+    run_study(write_study(tmp_path, model_folder, 1, signals=["agreement"]), tmp_path / "run")
+    for row in read_rows(tmp_path / "run"):
+        assert row["agreement"] is not None
+        for name in ("first_margin", "min_margin", "mean_logprob", "nll", "nll_tokens"):
+            assert row[name] is None

@@ -22,9 +22,9 @@ from fewer.model.mapped import forget_pages
 if TYPE_CHECKING:
     from fewer.model.forward import Segment
 
-__all__ = ["SUPPORTED", "Adapter", "refusal"]
+__all__ = ["SUPPORTED", "Adapter", "Angles", "refusal"]
 
-Angles = dict[str, tuple[Tensor, Tensor]]
+Angles = dict[str, tuple[Tensor, Tensor]]  # cosines and sines [1, rows, d] by the layer's kind
 Layer = Callable[[Tensor, Angles, "list[Segment]"], Tensor]
 
 _FEW_IDS = 64  # more than these touch enough of a mapped embedding to be worth giving its pages back

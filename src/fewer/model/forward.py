@@ -18,13 +18,10 @@ from torch import Tensor
 
 from fewer.errors import bad
 from fewer.kv import LayerKV, State
-from fewer.model.adapter import Adapter
+from fewer.model.adapter import Adapter, Angles
 from fewer.types import Observation, Plan, Planner, Prompt
 
 __all__ = ["Segment", "climb", "finish", "forward", "pack", "stops_of"]
-
-Angles = dict[str, tuple[Tensor, Tensor]]
-"""Cosines and sines [1, rows, d] by the layer's kind."""
 
 _FAULT = "This is a fault of the planner; its protocol is fewer.types.Planner."
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from fewer.errors import bad
 from fewer.kv import State
-from fewer.model.adapter import Adapter
-from fewer.model.forward import Angles, Segment, climb, finish, pack, stops_of
+from fewer.model.adapter import Adapter, Angles
+from fewer.model.forward import Segment, climb, finish, pack, stops_of
 
 __all__ = ["Prefilled", "forward_shared"]
 

@@ -177,11 +177,6 @@ class Log:
         """The arms that see the context and leave something out."""
         return [arm for arm in self.arms if not arm.is_full and arm.condition == "aware"]
 
-    @cached_property
-    def closed(self) -> list[Arm]:
-        """The arms that see no context."""
-        return [arm for arm in self.arms if arm.condition == "no_context"]
-
 
 def read_keep(arm: Arm) -> str:
     """The arm's budget in one spelling: `25%` or `256 tokens`; "" where it has none."""

@@ -129,6 +129,12 @@ def _describe(item: Item, prompt: Prompt, outcome: Outcome, reference: list[int]
         return _nothing("failed", f"{type(error).__name__}: {error}") | {"num_tokens": len(prompt)}
     answer, receipt = outcome.answer, outcome.answer.receipt
     row = _count(prompt, receipt) | _say(item, answer)
+    if answer.logprobs is not None:
+        row |= {
+            "first_margin": receipt.output.first_token_margin,
+            "min_margin": receipt.output.min_margin,
+            "mean_logprob": receipt.output.mean_logprob,
+        }
     if reference and outcome.reference_logprobs:
         row["nll"] = -sum(outcome.reference_logprobs) / len(outcome.reference_logprobs)
         row["nll_tokens"] = len(outcome.reference_logprobs)
@@ -147,9 +153,6 @@ def _say(item: Item, answer: Answer) -> dict[str, Any]:
         "finish_reason": answer.finish_reason,
         "num_new_tokens": len(answer.ids),
         "score": score(item.metric, answer.text, item.answers, item.meta),
-        "first_margin": receipt.output.first_token_margin,
-        "min_margin": receipt.output.min_margin,
-        "mean_logprob": receipt.output.mean_logprob,
     }
 
 

@@ -6,7 +6,7 @@ has some of each. Not covered: loading a model; a tokenizer is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -42,8 +42,8 @@ class Prepared:
     left_out: dict[str, int]
 
 
-def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, int], None] | None = None) -> Prepared:
-    """Load and generate every item. Folders are relative to `base`; `progress` gets (task, items so far).
+def prepare(study: Study, tokenizer: Any, base: Path) -> Prepared:
+    """Load and generate every item. Folders are relative to `base`.
 
     Raises BadInput or DocumentError for unknown tasks, broken rows, settings that no generator takes, and items that
     come twice.
@@ -65,8 +65,6 @@ def prepare(study: Study, tokenizer: Any, base: Path, progress: Callable[[str, i
                 long += 1
                 continue
             column.append((item, size))
-            if progress:
-                progress(choice.name, len(column))
             if not choice.lengths and len(column) == choice.num_items:
                 break
         if not column:

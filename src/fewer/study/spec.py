@@ -6,8 +6,6 @@ in it is checked before anything runs; an unknown key is an error. `Study.sha256
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from fewer.errors import BadInput, bad
 from fewer.study.arms import Arm, check_name, expand_arms
 from fewer.study.document import check_plain, read_document
+from fewer.study.files import hash_json
 
 __all__ = ["Claim", "ModelChoice", "Outcome", "SamplingChoice", "Study", "TaskChoice", "load_study"]
 
@@ -219,8 +218,7 @@ class Study(BaseModel):
     @property
     def sha256(self) -> str:
         """The hash of the study's canonical JSON."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hash_json(self.model_dump(mode="json"))
 
 
 def load_study(path: str | Path) -> Study:

@@ -8,14 +8,13 @@ InfiniteBench's own metric. Not covered: longbook_qa_chn and math_calc, refused 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fewer.errors import bad
 from fewer.study.item import Item
-from fewer.study.tasks.reading import Line, read_lines
+from fewer.study.tasks.reading import Line, name_group, read_lines
 from fewer.study.tasks.rows import make_item, read_items
 from fewer.study.tasks.splitting import find_holders, split_text
 from fewer.study.tasks.wordings import INFINITEBENCH
@@ -71,7 +70,7 @@ def _make(line: Line, stem: str) -> Item:
         "id": f"{name_task(stem)}/{line.get('id')}",
         "task": name_task(stem),
         "category": _TASKS[stem],
-        "group": f"context {hashlib.sha256(context.encode()).hexdigest()[:16]}",
+        "group": name_group(context),
         "context_chunks": [{"text": chunk} for chunk in chunks],
         "question": line.text("input", blank=True) or stem,
         "answers": answers,

@@ -12,7 +12,6 @@ does.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 from fewer.errors import bad
 from fewer.study.item import Item
-from fewer.study.tasks.reading import Line, read_lines
+from fewer.study.tasks.reading import Line, name_group, read_lines
 from fewer.study.tasks.rows import make_item, read_items
 from fewer.study.tasks.splitting import SIZE, split_at, split_text
 from fewer.study.tasks.wordings import LONGBENCH
@@ -94,7 +93,7 @@ def _make(line: Line, stem: str, base: str) -> Item:
         "id": f"{name_task(stem)}/{line.get('_id')}",
         "task": name_task(stem),
         "category": category,
-        "group": f"context {hashlib.sha256(context.encode()).hexdigest()[:16]}",
+        "group": name_group(context),
         "context_chunks": [{"text": chunk} for chunk in chunks],
         "question": question,
         "answers": answers,

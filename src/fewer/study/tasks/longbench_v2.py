@@ -7,13 +7,12 @@ pred.py does. Its `domain` is the item's category. Not covered: its chain-of-tho
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fewer.study.item import Item
-from fewer.study.tasks.reading import Line, read_lines, read_list
+from fewer.study.tasks.reading import Line, name_group, read_lines, read_list
 from fewer.study.tasks.rows import make_item, read_items
 from fewer.study.tasks.splitting import split_text
 from fewer.study.tasks.wordings import LONGBENCH_V2
@@ -43,7 +42,7 @@ def _make(line: Line) -> Item:
         "id": f"{TASK}/{line.text('_id')}",
         "task": TASK,
         "category": line.text("domain").lower().replace(" ", "_").replace("-", "_"),
-        "group": f"context {hashlib.sha256(context.encode()).hexdigest()[:16]}",
+        "group": name_group(context),
         "context_chunks": [{"text": chunk} for chunk in split_text(context)],
         "question": line.text("question").strip(),
         "answers": [letter],

@@ -11,7 +11,6 @@ ROUGE recall and a judge.
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from fewer.errors import bad
 from fewer.study.item import Item
-from fewer.study.tasks.reading import Line, read_lines
+from fewer.study.tasks.reading import Line, name_group, read_lines
 from fewer.study.tasks.rows import make_item, read_items
 from fewer.study.tasks.splitting import find_holders, split_text
 from fewer.study.tasks.wordings import LOOGLE
@@ -68,7 +67,7 @@ def _make(line: Line, task: str) -> list[Item]:
             "id": f"{name_task(task)}/{line.row.get('id', f'{line.number:04d}')}_{number:03d}",
             "task": name_task(task),
             "category": "summarisation" if summary else "single_doc_qa",
-            "group": f"document {hashlib.sha256(document.encode()).hexdigest()[:16]}",
+            "group": name_group(document, "document"),
             "context_chunks": [{"text": chunk} for chunk in chunks],
             "question": "Summarization:" if summary else line.check_text("the question", pair.get("Q")),
             "answers": answers,

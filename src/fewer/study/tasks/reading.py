@@ -7,6 +7,7 @@ Not covered: a JSON file that is one list (`read_list` reads those whole), other
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any, NoReturn
 
 from fewer.errors import BadInput, DocumentError, bad
 
-__all__ = ["Line", "read_first", "read_lines", "read_list"]
+__all__ = ["Line", "name_group", "read_first", "read_lines", "read_list"]
 
 _WAY_OUT = "Correct the row, or take it out."
 
@@ -68,6 +69,11 @@ class Line:
         except UnicodeEncodeError:
             raise self.fault(name, value, "valid Unicode, and it holds half of a surrogate pair") from None
         return value
+
+
+def name_group(text: str, kind: str = "context") -> str:
+    """A name for what several rows share, from its text."""
+    return f"{kind} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def read_lines(path: Path) -> Iterator[Line]:
