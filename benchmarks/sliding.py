@@ -18,7 +18,8 @@ import torch
 
 from fewer.kv import State
 from fewer.model.adapter import Adapter
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from fewer.model.store import load_model, resolve
 
 

@@ -15,13 +15,14 @@ import pytest
 import fewer
 
 SOURCE = Path(fewer.__file__).parent
-GROUND = {"types", "errors", "kv"}
+GROUND = {"types", "errors", "kv", "aux_cache"}
 MIDDLE = {"model", "prune", "evict", "certify", "systems", "prompt"}  # siblings; they never import each other
 BELOW_THE_TOP = GROUND | MIDDLE | {"receipt", "engine", "session"}
 MAY_IMPORT = {
     "errors": set(),
     "types": {"errors"},
-    "kv": {"errors"},
+    "aux_cache": {"types"},
+    "kv": {"errors", "aux_cache"},
     **dict.fromkeys(MIDDLE, GROUND),
     "receipt": {"types", "errors"},
     "engine": GROUND | MIDDLE | {"receipt", "fewer.__version__"},
@@ -34,6 +35,7 @@ MAY_IMPORT = {
 LIBRARIES = {  # besides Python's own; the others may use what pyproject.toml names
     "types": {"torch", "numpy"},
     "errors": set(),
+    "aux_cache": {"torch", "numpy"},
     "kv": {"torch", "numpy"},
     "prune": {"torch", "numpy", "scipy"},
     "evict": {"torch", "numpy", "scipy"},

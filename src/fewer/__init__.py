@@ -21,7 +21,7 @@ from fewer.errors import (
 
 if TYPE_CHECKING:
     from fewer.engine import Answer, Engine, Outcome, Request, Score, Stream, TokenLogprob
-    from fewer.prune import EndsPrune, RandomPrune, StaticPrune
+    from fewer.prune import EndsPrune, LazyLLM, RandomPrune, StaticPrune
     from fewer.receipt import Receipt
     from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling, Wording
 
@@ -37,6 +37,7 @@ __all__ = [
     "Engine",
     "FewerError",
     "Keep",
+    "LazyLLM",
     "ModelError",
     "NonFiniteError",
     "Observation",
@@ -60,7 +61,7 @@ __all__ = [
 
 _HOMES = {
     "fewer.engine": ("Answer", "Engine", "Outcome", "Request", "Score", "Stream", "TokenLogprob"),
-    "fewer.prune": ("EndsPrune", "RandomPrune", "StaticPrune"),
+    "fewer.prune": ("EndsPrune", "LazyLLM", "RandomPrune", "StaticPrune"),
     "fewer.receipt": ("Receipt",),
     "fewer.types": ("Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling", "Wording"),
 }

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fewer.aux_cache import AuxCache
+
 __all__ = ["LayerKV", "State"]
 
 _GROW = 256  # rows added when a buffer is full
@@ -141,6 +143,7 @@ class State:
 
     layers: list[LayerKV]
     num_seen: int = 0
+    aux: AuxCache | None = None  # where tokens that were left out can be brought back
 
     @classmethod
     def new(cls, num_layers: int, headroom: int = 0) -> State:
@@ -149,9 +152,15 @@ class State:
 
     def fork(self) -> State:
         """An independent copy."""
-        return State([layer.fork() for layer in self.layers], self.num_seen)
+        aux = None if self.aux is None else self.aux.fork()
+        return State([layer.fork() for layer in self.layers], self.num_seen, aux)
+
+    def clear(self) -> None:
+        """Give the memory back; nothing can be run on it any more."""
+        self.layers.clear()
+        self.aux = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all layers' storages."""
+        """Bytes of all layers' storages; `aux.nbytes` is counted apart."""
         return sum(layer.nbytes for layer in self.layers)

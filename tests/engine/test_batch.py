@@ -11,7 +11,8 @@ from tinytext import TURN_ID, random_ids, request
 from fewer import Answer, EndsPrune, Engine, RandomPrune, Request, StaticPrune
 from fewer.engine.batch import Batch, Sequence
 from fewer.kv import State
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from tolerances import FP32
 
 POOL = {

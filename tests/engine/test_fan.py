@@ -8,7 +8,8 @@ from tinytext import NUM_LAYERS, random_ids, request
 
 from fewer import BadInput, EndsPrune, Engine, PromptTooLong, RandomPrune, Request, Sampling, StaticPrune
 from fewer.kv import State
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from fewer.model.shared import forward_shared
 from fewer.types import Plan, Planner, Prompt
 from tolerances import FP32

@@ -13,7 +13,8 @@ from torch import Tensor
 from fewer.kv import State
 from fewer.model.adapter import Adapter
 from fewer.model.blocks import FUSED
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from fewer.types import Observation, Plan, Prompt
 from reference import widen
 from tiny import TINY, VOCAB, Tiny

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fewer.kv import LayerKV, State
 from fewer.model.attention import attend_rows
-from fewer.model.forward import Segment
+from fewer.model.segment import Segment
 from reference import attend, bias_of, sight
 from tolerances import BF16, FP64
 

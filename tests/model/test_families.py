@@ -11,7 +11,8 @@ import torch
 from cases import DROPS, MORE, NUM_LAYERS, Case, Scripted, T, gap, others
 from torch import Tensor
 
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from reference import bias_of, sight
 from tiny import Tiny
 from tolerances import FP64

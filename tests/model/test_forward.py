@@ -13,7 +13,8 @@ from fewer.errors import BadInput
 from fewer.kv import State
 from fewer.model.adapter import Adapter
 from fewer.model.blocks import FUSED
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from reference import sight
 from tiny import VOCAB, Tiny
 from tolerances import FP32

@@ -10,7 +10,8 @@ import torch
 from fewer import Observation, Plan, Prompt, StaticPrune
 from fewer.kv import State
 from fewer.model.adapter import Adapter
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from tiny import TINY, VOCAB
 
 SIZE = 21

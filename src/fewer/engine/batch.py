@@ -22,7 +22,8 @@ from fewer.engine.text import TextStream
 from fewer.errors import NonFiniteError, PromptTooLong, bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from fewer.model.shared import Prefilled
 
 __all__ = ["Batch", "Sequence"]

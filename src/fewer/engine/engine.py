@@ -72,7 +72,7 @@ class Stream:
             for _ in self:
                 pass
             self._answer = self._engine._answer(self._sequence)
-            self._sequence.state.layers.clear()
+            self._sequence.state.clear()
         return self._answer
 
 
@@ -221,7 +221,7 @@ class Engine:
                     except Exception as error:  # a planner may describe itself as something no receipt can hold
                         sequence.error = error
                 if sequence.finish_reason or sequence.error:
-                    sequence.state.layers.clear()  # its memory is free for the next one
+                    sequence.state.clear()  # its memory is free for the next one
         for failed in (sequence.error for sequence in sequences if sequence.error):
             failed.answers = [answers.get(id(sequence)) for sequence in sequences]  # type: ignore[attr-defined]
             raise failed
@@ -241,7 +241,7 @@ class Engine:
             logprobs = tuple(entry.logprob for entry in sequence.sampler.logprobs)
             receipt = write_receipt(sequence, self.adapter, self.setting)
             scores.append(Score(logprobs, tuple(sequence.greedy), receipt))
-            sequence.state.layers.clear()
+            sequence.state.clear()
         return scores
 
     def fan_out(self, requests: Sequence[Request], reference: Sequence[int] | None = None) -> list[Outcome]:

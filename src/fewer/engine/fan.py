@@ -71,7 +71,7 @@ def fan_out(
                 answers[index] = finish(sequence)
             except Exception as error:  # a planner may describe itself as something no receipt can hold
                 errors[index] = error
-        sequence.state.layers.clear()
+        sequence.state.clear()
     return [
         Outcome(answers.get(index), references.get(index), errors.get(index) or _error_of(sequences.get(index)))
         for index in range(len(requests))

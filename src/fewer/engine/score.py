@@ -19,7 +19,8 @@ from fewer.engine.request import Request, TokenLogprob
 from fewer.errors import NonFiniteError, bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter
-from fewer.model.forward import Segment, forward
+from fewer.model.forward import forward
+from fewer.model.segment import Segment
 from fewer.receipt import Receipt
 
 __all__ = ["Reading", "Score", "as_tokens", "read_tokens", "score_requests"]

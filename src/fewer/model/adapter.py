@@ -20,7 +20,7 @@ from fewer.model.blocks import FUSED, FusedBlock, Product, signed_angles
 from fewer.model.mapped import forget_pages
 
 if TYPE_CHECKING:
-    from fewer.model.forward import Segment
+    from fewer.model.segment import Segment
 
 __all__ = ["SUPPORTED", "Adapter", "Angles", "refusal"]
 

@@ -13,6 +13,7 @@ attention sinks as parameters, soft-capping, bidirectional spans; models that ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ from transformers import AttentionInterface
 from fewer.kv import LayerKV
 
 if TYPE_CHECKING:
-    from fewer.model.forward import Segment
+    from fewer.model.segment import Segment
+    from fewer.model.visible import Visible
 
 __all__ = ["NAME", "attend", "attend_rows"]
 
@@ -47,10 +49,15 @@ def attend_rows(
         rows = segment.rows
         alone = len(segments) == 1
         queries = q if alone else q[:, rows]
-        layer.append(kv if alone else kv[:, :, rows], segment.pos, segment.first)
-        outs.append(_attend(queries, layer, segment.pos, scaling, window))
+        if segment.stores:
+            layer.append(kv if alone else kv[:, :, rows], segment.pos, segment.first)
+        visible = segment.visible
+        if visible is None or visible.everything:
+            outs.append(_attend(queries, layer, segment.pos, scaling, window))
+        else:
+            outs.append(_attend_visible(queries, layer, visible.bias(window, q.dtype), scaling))
         if segment.watches(index + 1):
-            segment.observed = _last_row(queries[:, -1:], layer, segment.pos[-1:], scaling, window)
+            segment.observed = _last_row(queries[:, -1:], layer, segment.pos[-1:], scaling, window, visible)
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
@@ -90,14 +97,32 @@ def _attend(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int 
     return _fused(q, layer.k, layer.v, scaling, window)
 
 
-def _one_row(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
-    """One query over all keys: [heads, 1, d] to [1, heads, d]. The heads of a group are the rows of one product."""
+def _attend_visible(q: Tensor, layer: LayerKV, bias: Tensor, scaling: float) -> Tensor:
+    """q: [heads, r, d] over the rows of `layer`, with bias [r, n] on the logits. Returns [r, heads, d]."""
+    if q.shape[1] == 1 and layer.log_w is None:
+        return _one_row(q, layer.k, layer.v, scaling, bias)
+    weights = None if layer.log_w is None else layer.log_w[:, None].to(q.dtype)
+
+    def added(start: int, stop: int) -> Tensor:
+        part = bias[None, start:stop]
+        return part if weights is None else part + weights
+
+    return _with_bias(q, layer, added, scaling)
+
+
+def _one_row(q: Tensor, k: Tensor, v: Tensor, scaling: float, bias: Tensor | None = None) -> Tensor:
+    """One query over all keys: [heads, 1, d] to [1, heads, d]. The heads of a group are the rows of one product.
+
+    bias: [1, n], added to the logits.
+    """
     heads, _, dim = q.shape
     grouped = q.view(k.shape[0], heads // k.shape[0], dim)
     if q.dtype != torch.bfloat16 or k.shape[1] < _LONG or q.device.type != "cpu":
-        out = F.scaled_dot_product_attention(grouped[None], k[None], v[None], scale=scaling)
+        out = F.scaled_dot_product_attention(grouped[None], k[None], v[None], attn_mask=bias, scale=scaling)
         return out.view(1, heads, dim)
     logits = torch.bmm(k, (grouped * scaling).transpose(1, 2)).transpose(1, 2)  # [kv_heads, group, n]
+    if bias is not None:
+        logits = logits + bias
     return torch.bmm(torch.softmax(logits, -1), v).view(1, heads, dim)
 
 
@@ -157,6 +182,11 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) 
 
 def _by_position(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
     """The general case: visibility from the stored positions, and log-weights."""
+    return _with_bias(q, layer, lambda start, stop: _bias(layer, pos[start:stop], window, q.dtype), scaling)
+
+
+def _with_bias(q: Tensor, layer: LayerKV, bias: Callable[[int, int], Tensor], scaling: float) -> Tensor:
+    """Some queries at a time; `bias(start, stop)` is added to their logits: [1 | kv_heads, stop - start, n]."""
     heads, rows, dim = q.shape
     kv_heads, group = layer.k.shape[0], heads // layer.k.shape[0]
     grouped = (q * scaling).view(kv_heads, group, rows, dim)
@@ -165,7 +195,7 @@ def _by_position(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window:
         stop = min(rows, start + _BLOCK)
         block = grouped[:, :, start:stop].reshape(kv_heads, -1, dim)
         logits = torch.bmm(block, layer.k.transpose(1, 2)).view(kv_heads, group, stop - start, -1)
-        logits = logits + _bias(layer, pos[start:stop], window, logits.dtype)[:, None]
+        logits = logits + bias(start, stop)[:, None]
         mixed = torch.bmm(torch.softmax(logits, -1).view(kv_heads, -1, layer.num_rows), layer.v)
         out[start:stop] = mixed.view(heads, stop - start, dim).transpose(0, 1)
     return out
@@ -182,7 +212,9 @@ def _bias(layer: LayerKV, pos: Tensor, window: int | None, dtype: torch.dtype) -
     return layer.log_w[:, None].to(dtype).masked_fill(hidden, float("-inf"))
 
 
-def _last_row(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
+def _last_row(
+    q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None, visible: Visible | None
+) -> Tensor:
     """The attention row of the newest position: [heads, n] in at least float32."""
     heads, _, dim = q.shape
     kv_heads = layer.k.shape[0]
@@ -191,6 +223,8 @@ def _last_row(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: in
     logits = torch.bmm(grouped, layer.k.to(wide).transpose(1, 2))
     if layer.log_w is not None or window is not None:
         logits = logits + _bias(layer, pos, window, wide)
+    if visible is not None and not visible.everything:
+        logits = logits + visible.bias(window, wide)[-1]
     return torch.softmax(logits, -1).view(heads, layer.num_rows)
 
 

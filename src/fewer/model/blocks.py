@@ -21,7 +21,7 @@ from fewer.model.attention import attend_rows
 from fewer.model.mapped import forget_pages
 
 if TYPE_CHECKING:
-    from fewer.model.forward import Segment
+    from fewer.model.segment import Segment
 
 __all__ = ["FUSED", "FusedBlock", "Product", "signed_angles"]
 

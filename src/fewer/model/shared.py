@@ -16,7 +16,8 @@ from torch import Tensor
 from fewer.errors import bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter, Angles
-from fewer.model.forward import Segment, climb, finish, pack, stops_of
+from fewer.model.forward import climb, finish, pack
+from fewer.model.segment import Segment, stops_of
 
 __all__ = ["Prefilled", "forward_shared"]
 
@@ -87,10 +88,9 @@ def _leave(
     """Let a branch go its own way from the trunk's output of `layer`."""
     try:
         branch.state.layers[:layer] = [kv.fork() for kv in trunk.state.layers[:layer]]
-        branch.plans, branch.released_bytes = [], []
+        watched = frozenset(branch.stops) if _needs_attention(branch) else frozenset()
+        branch.begin(trunk.pos.clone(), trunk.rows, branch.stops, watched)
         branch.rows_per_layer = list(trunk.rows_per_layer)
-        branch.rows, branch.pos, branch.first = trunk.rows, trunk.pos.clone(), trunk.first
-        branch.watched = frozenset(branch.stops) if _needs_attention(branch) else frozenset()
         branch.observed = trunk.observed if layer in branch.watched else None
         rows = hidden.clone()
         adapter.settle()

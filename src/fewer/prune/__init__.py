@@ -1,5 +1,7 @@
 """Which prompt tokens go deeper: planners, pure functions of an observation."""
 
-from fewer.prune.baselines import PLANNERS, EndsPrune, RandomPrune, StaticPrune, make_planner
+from fewer.prune.baselines import EndsPrune, RandomPrune, StaticPrune
+from fewer.prune.lazyllm import LazyLLM
+from fewer.prune.names import PLANNERS, make_planner
 
-__all__ = ["PLANNERS", "EndsPrune", "RandomPrune", "StaticPrune", "make_planner"]
+__all__ = ["PLANNERS", "EndsPrune", "LazyLLM", "RandomPrune", "StaticPrune", "make_planner"]

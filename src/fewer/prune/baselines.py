@@ -8,18 +8,16 @@ given for any of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fewer.errors import bad
 from fewer.prune.planner import Grain, at_layer, check_grain, plan_by_chunk, plan_by_token
-from fewer.types import Keep, Observation, Plan, Planner, Prompt
+from fewer.types import Keep, Observation, Plan, Prompt
 
-__all__ = ["PLANNERS", "EndsPrune", "RandomPrune", "StaticPrune", "make_planner"]
+__all__ = ["EndsPrune", "RandomPrune", "StaticPrune"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +124,6 @@ class StaticPrune(_Settings):
         free = _unprotected(observation)
         order = free[score[free].argsort(descending=True, stable=True)]
         return plan_by_token(observation, self.budget, order, "most attended tokens")
-
-
-PLANNERS: dict[str, Callable[..., Planner]] = {"random": RandomPrune, "static": StaticPrune, "ends": EndsPrune}
-
-
-def make_planner(name: str, **settings: Any) -> Planner | None:
-    """A planner by its name on the command line; `none` is None."""
-    if name == "none":
-        return None
-    if name not in PLANNERS:
-        legal = "one of " + ", ".join(["none", *sorted(PLANNERS)])
-        raise bad("prune", name, legal, "Leave it out to compute every token.")
-    return PLANNERS[name](**settings)
 
 
 def _unprotected(observation: Observation) -> Tensor:

@@ -5,8 +5,19 @@ head dimension. Layers are numbered 1..L as the papers do: "after layer l" means
 and 0 is the embedding. Nothing here computes with a model.
 """
 
-from fewer.types.planning import Observation, Plan, Planner
+from fewer.types.planning import Observation, Plan, Planner, StepPlanner
 from fewer.types.prompt import Chunk, Document, Prompt, Wording
 from fewer.types.sampling import Keep, Sampling
 
-__all__ = ["Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling", "Wording"]
+__all__ = [
+    "Chunk",
+    "Document",
+    "Keep",
+    "Observation",
+    "Plan",
+    "Planner",
+    "Prompt",
+    "Sampling",
+    "StepPlanner",
+    "Wording",
+]

@@ -10,21 +10,26 @@ from torch import Tensor
 
 from fewer.types.prompt import Prompt
 
-__all__ = ["Observation", "Plan", "Planner"]
+__all__ = ["Observation", "Plan", "Planner", "StepPlanner"]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What a planner may look at after a layer. Built only when the planner asked for this layer.
 
-    `attention` is None unless the planner's `needs` is "last_query".
+    `attention` is None unless the planner's `needs` is "last_query". `ready` and `first_score` are for planners that
+    are asked again after the prefill: None in the prefill.
     """
 
     layer: int  # 1..L; 0 is the embedding
     pos: Tensor  # [n] int64: positions of the prompt tokens still active, ascending
     prompt: Prompt
-    generator: torch.Generator  # seeded by (seed, layer); on the CPU
+    generator: torch.Generator  # seeded by (seed, layer, step); on the CPU
     attention: Tensor | None = None  # [heads, n] float32: the newest position's attention row of this layer
+    num_layers: int = 0
+    step: int = 0  # 0 is the prefill
+    ready: Tensor | None = None  # [n] bool: keys and values exist in the layer above; going on costs nothing
+    first_score: Tensor | None = None  # [n] float32: `score` of the prefill's plan here; -inf where it was not active
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class Plan:
     release: bool = True  # free the dropped tokens' keys and values in layers 1..layer as well
     bound: float | None = None  # an upper bound on what the removal costs, where the planner has one
     dual_gap: float | None = None
+    score: Tensor | None = None  # [n] float32: what the choice was made by, if it is wanted at later steps
 
 
 class Planner(Protocol):
@@ -66,4 +72,22 @@ class Planner(Protocol):
 
     def describe(self) -> dict[str, str | int | float | None]:
         """The settings, for the receipt."""
+        ...
+
+
+class StepPlanner(Planner, Protocol):
+    """A planner that is asked again at every step after the prefill, and may bring tokens back.
+
+    Its plans do not release. Each step starts from all prompt tokens; a plan keeps some of the active ones, ready or
+    not; what is not ready is computed first. `after` sees every step; the first is the prefill.
+    """
+
+    @property
+    def aux(self) -> Literal["keep", "recompute", "off"]:
+        """Keep the states of tokens left out; or run those that come back from the embedding; or never bring back."""
+        ...
+
+    @property
+    def selection(self) -> Literal["per_step", "prefill"]:
+        """Whether later steps choose by their own attention, or see the prefill's scores alone."""
         ...

@@ -1,0 +1,123 @@
+"""One sequence's share of a pass, and the checks on what its planner says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, TypeGuard
+
+import torch
+from torch import Tensor
+
+from fewer.errors import bad
+from fewer.kv import State
+from fewer.model.visible import Visible
+from fewer.types import Observation, Plan, Planner, Prompt, StepPlanner
+
+__all__ = ["Segment", "asks_again", "check_plan", "stops_of"]
+
+_FAULT = "This is a fault of the planner; its protocol is fewer.types.Planner."
+
+
+@dataclass(eq=False)
+class Segment:
+    """One sequence's share of a pass: its new tokens, and who may drop some of them on the way.
+
+    A planner works on a whole prompt, so it needs `prompt` and an empty `state`; later passes find what they need in
+    `state.aux`. `logits`: of the last row, or of every row that reached the end. The pass fills `plans`,
+    `released_bytes` (of each plan) and `rows_per_layer` (1..L).
+    """
+
+    state: State
+    ids: Tensor  # [n] int64
+    planner: Planner | None = None
+    prompt: Prompt | None = None
+    seed: int = 0
+    logits: Literal["last", "all"] = "last"
+    plans: list[Plan] = field(default_factory=list)
+    released_bytes: list[int] = field(default_factory=list)
+    rows_per_layer: list[int] = field(default_factory=list)
+
+    # Set by the pass.
+    rows: slice = field(default_factory=lambda: slice(0, 0), init=False)
+    pos: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64), init=False)
+    first: int | None = field(default=None, init=False)  # position of the first row while rows are consecutive
+    observed: Tensor | None = field(default=None, init=False)
+    stops: tuple[int, ...] = field(default=(), init=False)
+    watched: frozenset[int] = field(default=frozenset(), init=False)  # layers whose last attention row is wanted
+    stores: bool = field(default=True, init=False)  # whether its keys and values are new to the state
+    visible: Visible | None = field(default=None, init=False)  # None: every stored key up to a row's own position
+    active: list[tuple[int, Tensor]] = field(default_factory=list, init=False)  # prompt positions that passed each stop
+    leaving: list[tuple[Tensor, int, Tensor | None]] = field(default_factory=list, init=False)
+    joined: list[Tensor] = field(default_factory=list, init=False)  # prompt positions that came back
+    num_repeated: int = field(default=0, init=False)  # token-layers
+
+    def begin(self, pos: Tensor, rows: slice, stops: tuple[int, ...], watched: frozenset[int]) -> None:
+        """Start a pass at these rows, forgetting what the last one set."""
+        self.plans, self.released_bytes, self.rows_per_layer = [], [], []
+        self.pos, self.rows, self.stops, self.watched = pos, rows, stops, watched
+        self.first = self.state.num_seen
+        self.observed, self.visible, self.num_repeated = None, None, 0
+        self.active, self.leaving, self.joined = [], [], []
+
+    def watches(self, layer: int) -> bool:
+        """Whether somebody wants the last query's attention row of this layer."""
+        return layer in self.watched
+
+    def observe(self, layer: int, num_layers: int, step: int = 0) -> Observation:
+        """What the planner may see after `layer` in the prefill."""
+        assert self.prompt is not None
+        observed, self.observed = self.observed, None
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + layer + 1) % 2**63)
+        return Observation(layer, self.pos.clone(), self.prompt, generator, observed, num_layers, step)
+
+
+def asks_again(planner: Planner | None) -> TypeGuard[StepPlanner]:
+    """Whether the planner has something to say at the steps after the prefill."""
+    aux = getattr(planner, "aux", None)
+    return aux is not None and (aux != "off" or getattr(planner, "selection", None) == "per_step")
+
+
+def stops_of(planner: Planner, num_layers: int) -> tuple[int, ...]:
+    """The layers a planner asks for, checked."""
+    layers = planner.layers(num_layers)
+    if not isinstance(layers, tuple) or not all(type(layer) is int and 0 <= layer <= num_layers for layer in layers):
+        raise bad(f"the layers of planner {planner.name}", layers, f"a tuple of numbers 0 to {num_layers}", _FAULT)
+    return layers
+
+
+def check_plan(plan: object, seen: Observation) -> tuple[Plan, Tensor]:
+    """A plan is about this layer and keeps active positions, in order, and every protected one.
+
+    Returns it and which of the prompt's tokens it keeps: [T] bool.
+    """
+    if not isinstance(plan, Plan):
+        raise bad("plan", plan, "None or a Plan", _FAULT)
+    if type(plan.layer) is not int or plan.layer != seen.layer:
+        raise bad("plan.layer", plan.layer, f"{seen.layer}, the layer it was asked about", _FAULT)
+    if type(plan.release) is not bool:
+        raise bad("plan.release", plan.release, "True or False", _FAULT)
+    if not isinstance(plan.reason, str):
+        raise bad("plan.reason", plan.reason, "a text", _FAULT)
+    for name, value in (("plan.bound", plan.bound), ("plan.dual_gap", plan.dual_gap)):
+        if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value)):
+            raise bad(name, value, "None or a finite number", _FAULT)
+    if not isinstance(plan.keep, Tensor) or plan.keep.dtype != torch.int64 or plan.keep.dim() != 1:
+        raise bad("plan.keep", plan.keep, "one row of int64 positions", _FAULT)
+    if plan.score is not None and not (isinstance(plan.score, Tensor) and plan.score.shape == seen.pos.shape):
+        raise bad("plan.score", plan.score, f"None or {seen.pos.numel()} numbers, one an active position", _FAULT)
+    keep, size = plan.keep.to(seen.pos.device), len(seen.prompt)
+    ordered = keep.numel() > 0 and not bool((keep[1:] <= keep[:-1]).any())
+    table = torch.zeros(size, dtype=torch.bool, device=keep.device)
+    inside = ordered and int(keep[0]) >= 0 and int(keep[-1]) < size
+    if inside:
+        table[keep] = True
+        inside = int(table[seen.pos].sum()) == keep.numel()
+    if not inside:
+        legal = "an ascending, non-empty subset of the active positions"
+        raise bad("plan.keep", plan.keep.tolist()[:8], legal, _FAULT)
+    lost = seen.prompt.protected.to(table.device) & ~table
+    if bool(lost.any()):
+        places = lost.nonzero().flatten().tolist()[:8]
+        raise bad("plan.keep", f"without {places}", "a superset of the protected positions", _FAULT)
+    return plan, table
