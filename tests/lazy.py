@@ -27,6 +27,7 @@ class Lazy:
     per_step: bool = True
     revive: bool = True
     limit: int | None = None
+    floor: float = 0.0
     seen: list[dict[int, set[int]]] = field(init=False)  # by layer: what each row that went through it saw
     first: dict[int, dict[int, float]] = field(default_factory=dict)  # the prefill's scores, by stop
     chosen: list[dict[int, list[int]]] = field(default_factory=list)  # by step and stop
@@ -69,6 +70,8 @@ class Lazy:
         else:
             above = self.seen[layer] if layer < len(self.seen) else {}
             waiting = [token for token in order if token in kept and token not in above]
+            least = self.floor * sum(score.values()) / len(score) if self.per_step else float("-inf")
+            waiting = [token for token in waiting if score[token] >= least]
             back = [] if not self.revive else waiting if self.limit is None else waiting[: self.limit]
             kept = {token for token in kept if token in above} | set(back)
             self.revived[-1] += len(set(back) - moved)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fewer.engine import Answer, Engine, Outcome, Request, Score, Stream, TokenLogprob
     from fewer.prune import EndsPrune, LazyLLM, RandomPrune, StaticPrune
     from fewer.receipt import Receipt
-    from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling, Wording
+    from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling, StepPlanner, Wording
 
 __version__ = "0.1.0"
 
@@ -52,6 +52,7 @@ __all__ = [
     "Sampling",
     "Score",
     "StaticPrune",
+    "StepPlanner",
     "StorageError",
     "Stream",
     "TokenLogprob",
@@ -63,7 +64,18 @@ _HOMES = {
     "fewer.engine": ("Answer", "Engine", "Outcome", "Request", "Score", "Stream", "TokenLogprob"),
     "fewer.prune": ("EndsPrune", "LazyLLM", "RandomPrune", "StaticPrune"),
     "fewer.receipt": ("Receipt",),
-    "fewer.types": ("Chunk", "Document", "Keep", "Observation", "Plan", "Planner", "Prompt", "Sampling", "Wording"),
+    "fewer.types": (
+        "Chunk",
+        "Document",
+        "Keep",
+        "Observation",
+        "Plan",
+        "Planner",
+        "Prompt",
+        "Sampling",
+        "StepPlanner",
+        "Wording",
+    ),
 }
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import CASES, NUM_LAYERS, Case, gap
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
-from fewer import BadInput, LazyLLM
+from fewer import LazyLLM
 from fewer.kv import State
 from fewer.model.forward import forward
 from fewer.model.segment import Segment
@@ -20,10 +18,11 @@ from tolerances import FP64
 
 SCHEDULES = ({1: 9, 3: 4}, {2: 6}, {1: 14, 2: 8, 3: 5}, {3: 3}, {1: 3, 2: 3, 3: 3})
 MODES = {
-    "per_step-revive": {},
-    "per_step-limited": {"revive_limit": 2},
+    "per_step-as-in-the-paper": {"revive_limit": None, "revive_floor": 0},
+    "per_step-limited": {"revive_limit": 2, "revive_floor": 0},
+    "per_step-floor": {"revive_floor": 0.9},
     "per_step-off": {"revive": False},
-    "prefill-revive": {"selection": "prefill"},
+    "prefill-revive": {"selection": "prefill", "revive_limit": None},
     "prefill-limited": {"selection": "prefill", "revive_limit": 1},
     "prefill-off": {"selection": "prefill", "revive": False},
 }
@@ -43,7 +42,8 @@ def lazy_of(case: Case, ids: Tensor, prompt: Prompt, schedule: dict[int, int], m
         frozenset(prompt.protected.nonzero().flatten().tolist()),
         mode.get("selection") != "prefill",
         mode.get("revive", True) is not False,
-        mode.get("revive_limit"),  # type: ignore[arg-type]
+        mode.get("revive_limit", 16),  # type: ignore[arg-type]
+        mode.get("revive_floor", 1.0),  # type: ignore[arg-type]
     )
 
 

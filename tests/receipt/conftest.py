@@ -27,7 +27,14 @@ def make_facts(
     for number, (title, tokens) in enumerate(chunks):
         row = [keep(number, tokens, layer) for layer in layers]
         parts.append(
-            {"title": title, "start": start, "stop": start + tokens, "num_tokens": tokens, "kept_per_layer": row}
+            {
+                "title": title,
+                "start": start,
+                "stop": start + tokens,
+                "num_tokens": tokens,
+                "kept_per_layer": row,
+                "revived_per_layer": [0] * num_layers,
+            }
         )
         start += tokens
     rows = [num_protected + sum(part["kept_per_layer"][index] for part in parts) for index in range(num_layers)]
@@ -48,7 +55,7 @@ def make_facts(
         if rows[index + 1] < rows[index]
     ]
     return {
-        "schema_version": "1",
+        "schema_version": "2",
         "model": {
             "name": "SmolLM2-135M-Instruct",
             "family": "llama",
@@ -88,11 +95,13 @@ def make_facts(
         "computed": {
             "token_layers_full": full,
             "token_layers_computed": done,
+            "token_layers_repeated": 0,
             "token_layers_skipped": full - done,
             "prefill_rows_per_layer": rows,
             "decode_steps": decode_steps,
         },
         "plans": steps,
+        "revival": None,
         "bypass": [],
         "seconds": {
             "load_s": 1.25,

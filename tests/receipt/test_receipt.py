@@ -89,10 +89,10 @@ def test_a_receipt_is_frozen(make):
         make().bypass = ("late",)
 
 
-@pytest.mark.parametrize("version", ["0", "2", 1, None])
+@pytest.mark.parametrize("version", ["0", "1", 2, None])
 def test_another_version_is_named(facts, version):
     plain = facts() | {"schema_version": version}
-    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '1'")) as caught:
+    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '2'")) as caught:
         Receipt.model_validate_json(json.dumps(plain))
     assert caught.value.error_count() == 1
     assert "version of fewer that wrote it" in str(caught.value)
@@ -106,7 +106,7 @@ def test_a_missing_version_is_named(facts):
 
 
 BAD = [
-    ("computed.token_layers_skipped", 1, "token_layers_computed \\+ token_layers_skipped is 775; it must be"),
+    ("computed.token_layers_skipped", 1, "token_layers_repeated \\+ token_layers_skipped is 775; it must be"),
     ("computed.decode_steps", 8, "token_layers_full is 774; it must be .* = 768"),
     ("computed.prefill_rows_per_layer.2", 119, "kept tokens at layer 3 is 120; it must be .* = 119"),
     ("prompt.chunks.0.kept_per_layer.5", 41, "kept_per_layer is 41; it must be at most 40"),

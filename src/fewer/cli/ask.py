@@ -30,6 +30,8 @@ def ask(
     keep: options.Keep = None,
     layer: options.Layer = None,
     grain: options.Grain = None,
+    aux: options.Aux = None,
+    selection: options.Selection = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -59,7 +61,7 @@ def ask(
     """
     if not question.strip():
         raise bad("the question", question, "a text that is not blank", "Ask something.")
-    choice = {"keep": keep, "layer": layer, "grain": grain}
+    choice = {"keep": keep, "layer": layer, "grain": grain, "aux": aux, "selection": selection}
     drawing = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
     _check_together(prune, choice, temperature, drawing, as_json, logprobs)
     check_targets({"--html": html, "--receipt": receipt}, docs or ())
@@ -107,8 +109,8 @@ def _check_together(
         for name, value in choice.items():
             if value is not None:
                 raise BadInput(
-                    f"--{name} is {value!r}, but nothing is pruned. Add --prune (random, static or ends), or leave "
-                    f"--{name} out."
+                    f"--{name} is {value!r}, but nothing is pruned. Add --prune (random, static, ends or "
+                    f"lazyllm), or leave --{name} out."
                 )
     off = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
     for name, value in drawing.items():
@@ -128,7 +130,7 @@ def _prepare(prune: str, choice: dict[str, Any], split: str, sampling: dict[str,
     from fewer.prune import PLANNERS, make_planner
     from fewer.types import Sampling
 
-    if prune in PLANNERS and choice["keep"] is None:
+    if prune in PLANNERS and prune != "lazyllm" and choice["keep"] is None:
         raise BadInput(
             f"--prune is {prune!r}, but --keep is missing. Add a number of tokens (--keep 256) or a share of the "
             "prompt (--keep 25%), or leave --prune out."

@@ -46,12 +46,13 @@ Truncate = Annotated[
     bool, _flag(PROMPT, "Where the prompt is too long for the model, cut the documents' end.", "--truncate")
 ]
 
-Prune = Annotated[str, _option(PRUNE, "How to choose them: none, random, static or ends.")]
+Prune = Annotated[str, _option(PRUNE, "How to choose them: none, random, static, ends or lazyllm.")]
 Keep = Annotated[
     str | None,
     _option(
         PRUNE,
-        "How much of the prompt stays, with --prune: tokens (256) or a share (25%, 0.25); from 1 token to all.",
+        "How much of the prompt stays, with --prune: tokens (256) or a share (25%, 0.25); from 1 token to all. For "
+        "lazyllm a schedule: mild, balanced, aggressive, or what stays after which layers (10:70%,18:50%).",
         default=False,
     ),
 ]
@@ -59,11 +60,28 @@ Layer = Annotated[
     int | None,
     _option(
         PRUNE,
-        "The layer after which they leave, with --prune: from 0 (static: from 1) to the number of layers less 1.",
+        "The layer after which they leave, with --prune random, static or ends: from 0 (static: from 1) to the number "
+        "of layers less 1.",
         default="0; static: a third of the layers",
     ),
 ]
-Grain = Annotated[str | None, _option(PRUNE, "What leaves at once, with --prune: token or chunk.", default="token")]
+Grain = Annotated[
+    str | None,
+    _option(PRUNE, "What leaves at once, with --prune random, static or ends: token or chunk.", default="token"),
+]
+Aux = Annotated[
+    str | None,
+    _option(
+        PRUNE,
+        "With --prune lazyllm: keep the states of tokens left out, recompute them when they come back, or off: none "
+        "comes back.",
+        default="keep",
+    ),
+]
+Selection = Annotated[
+    str | None,
+    _option(PRUNE, "With --prune lazyllm: choose anew per_step, or by the prefill alone.", default="per_step"),
+]
 
 MaxTokens = Annotated[int, _option(ANSWER, "Longest answer, in tokens, at least 1.")]
 Temperature = Annotated[

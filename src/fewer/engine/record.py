@@ -9,8 +9,10 @@ from typing import Literal
 
 import torch
 import transformers
+from torch import Tensor
 
 import fewer
+from fewer.aux_cache import AuxCache
 from fewer.engine.batch import Sequence
 from fewer.engine.device import measure_peak
 from fewer.model.adapter import Adapter
@@ -26,6 +28,7 @@ from fewer.receipt import (
     PlanRecord,
     PromptRecord,
     Receipt,
+    RevivalRecord,
     RunRecord,
     SecondsRecord,
     SettingsRecord,
@@ -55,7 +58,10 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
     rows = tuple(prefill.rows_per_layer) if prefill else (0,) * size
     steps = max(0, len(sequence.ids) - 1)
     full = (len(request.prompt) + steps) * size
-    computed = sum(rows) + steps * size
+    aux = sequence.state.aux
+    back = sum(step.token_layers for step in aux.steps) if aux else 0
+    repeated = sum(step.repeated for step in aux.steps) if aux else 0
+    computed = sum(rows) + steps * size + back
     dtype = _DTYPES[adapter.dtype]
     return Receipt(
         schema_version=SCHEMA_VERSION,
@@ -96,11 +102,13 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
         computed=ComputedRecord(
             token_layers_full=full,
             token_layers_computed=computed,
-            token_layers_skipped=full - computed,
+            token_layers_repeated=repeated,
+            token_layers_skipped=full - (computed - repeated),
             prefill_rows_per_layer=rows,
             decode_steps=steps,
         ),
         plans=_plans(sequence),
+        revival=_revival(aux),
         bypass=_bypass(sequence),
         seconds=_seconds(sequence, setting),
         memory=_memory(sequence, adapter, len(request.prompt) + steps),
@@ -125,6 +133,7 @@ def _prompt(sequence: Sequence, size: int) -> PromptRecord:
         by_layer.append(active)
     table = torch.stack(by_layer)  # [L, T]
     free = ~prompt.protected
+    later = _computed_later(sequence, table)
     chunks = tuple(
         ChunkRecord(
             title=chunk.title,
@@ -132,6 +141,7 @@ def _prompt(sequence: Sequence, size: int) -> PromptRecord:
             stop=chunk.stop,
             num_tokens=int(free[chunk.start : chunk.stop].sum()),
             kept_per_layer=tuple((table & free)[:, chunk.start : chunk.stop].sum(1).tolist()),
+            revived_per_layer=tuple((later & free)[:, chunk.start : chunk.stop].sum(1).tolist()),
         )
         for chunk in prompt.chunks
     )
@@ -142,6 +152,28 @@ def _prompt(sequence: Sequence, size: int) -> PromptRecord:
         truncated_tokens=prompt.truncated,
         protected_per_layer=tuple((table & prompt.protected).sum(1).tolist()),
         chunks=chunks,
+    )
+
+
+def _computed_later(sequence: Sequence, table: Tensor) -> Tensor:
+    """Which token went through which layer after the prefill, of a table [L, T] of those that did before."""
+    aux = sequence.state.aux
+    if aux is None:
+        return torch.zeros_like(table)
+    layers = torch.arange(1, table.shape[0] + 1)
+    return (layers[:, None] <= aux.reached.cpu()) & ~table
+
+
+def _revival(aux: AuxCache | None) -> RevivalRecord | None:
+    if aux is None:
+        return None
+    return RevivalRecord(
+        aux=aux.planner.aux,
+        num_revived=int(aux.revived.sum()),
+        revived_per_step=tuple(step.revived for step in aux.steps),
+        active_per_step=tuple(step.active for step in aux.steps),
+        token_layers_revived=sum(step.token_layers for step in aux.steps),
+        aux_bytes=aux.nbytes,
     )
 
 

@@ -81,7 +81,8 @@ def read_tokens(adapter: Adapter, readings: Iterable[Reading]) -> None:
         room, segments = PIECE, []
         for reading in waiting:
             start = len(reading.logprobs) - 1
-            piece = reading.tokens[start : min(start + room, len(reading.tokens) - 1)]
+            most = room if reading.state.aux is None else 1  # each token chooses anew
+            piece = reading.tokens[start : min(start + most, len(reading.tokens) - 1)]
             segments.append(Segment(reading.state, piece, logits="all"))
             room -= len(piece)
             if not room:

@@ -35,7 +35,12 @@ class LazyLLM:
     aux: "keep" the hidden states of tokens left out; "recompute" them from the embedding when they come back; "off":
     none comes back. None is "keep", or "off" where `revive` is False. selection: "per_step" chooses by each step's own
     attention, "prefill" by the prefill's alone. revive: whether tokens come back; with selection "prefill" they do so
-    at the next step, best first, whatever it attends to. revive_limit: at most so many a step and stop; None is all.
+    at the next steps, best first, whatever these attend to.
+
+    The gate also wants tokens that hardly differ from those it leaves out: on the embedded model over nine tenths of
+    the tokens that it would bring back hold less than the mean attention, and together under 1% of it. So a token
+    comes back only if its score is at least `revive_floor` times the mean over the active tokens, and at most
+    `revive_limit` of them are computed at once, the best. The paper has neither: 0 and None.
 
     Raises BadInput for settings that contradict each other, and for a schedule that model or prompt cannot meet.
     """
@@ -44,7 +49,8 @@ class LazyLLM:
     aux: Literal["keep", "recompute", "off"] | None = None
     selection: Literal["per_step", "prefill"] = "per_step"
     revive: bool | None = None
-    revive_limit: int | None = None
+    revive_limit: int | None = 16
+    revive_floor: float = 1.0
 
     name: ClassVar[str] = "lazyllm"
     needs: ClassVar[Literal["nothing", "last_query"]] = "last_query"
@@ -63,9 +69,8 @@ class LazyLLM:
         object.__setattr__(self, "aux", self.aux or ("off" if self.revive is False else "keep"))
         object.__setattr__(self, "revive", self.aux != "off")
         if self.revive_limit is not None:
-            check_number("revive_limit", self.revive_limit, int, 0, None, "Leave it out for no limit.")
-            if not self.revive:
-                raise bad("revive_limit", self.revive_limit, "left out where nothing comes back", "Drop it.")
+            check_number("revive_limit", self.revive_limit, int, 1, None, "Use None for no limit.")
+        check_number("revive_floor", self.revive_floor, float, 0.0, None, "Use 0 to bring back all that is wanted.")
 
     def layers(self, num_layers: int) -> tuple[int, ...]:
         """The layers of the schedule."""
@@ -97,7 +102,8 @@ class LazyLLM:
             "schedule": ", ".join(f"{place:g}:{keep}" for place, keep in self.schedule),
             "aux": self.aux,
             "selection": self.selection,
-            "revive_limit": self.revive_limit,
+            "revive_limit": self.revive_limit if self.revive else None,
+            "revive_floor": self.revive_floor if self.revive and self.selection == "per_step" else None,
         }
 
     def after(self, observation: Observation) -> Plan:
@@ -109,11 +115,11 @@ class LazyLLM:
             score = observation.attention.mean(0)
             kept = self._best(observation, score, budget)
         elif self.selection == "prefill":
-            score, kept = None, self._first_choice(observation)
+            score, kept = None, self._all_in_turn(observation)
         else:
             assert observation.attention is not None
             score = observation.attention.mean(0)
-            kept = self._limit(observation, self._best(observation, score, budget), score)
+            kept = self._limit(observation, self._best(observation, score, budget), score, self.revive_floor)
         stays = observation.pos[kept]
         reason = f"most attended: {stays.numel()} of {observation.pos.numel()} active tokens go on, asked for {budget}"
         return Plan(observation.layer, stays, reason, release=False, score=score if observation.step == 0 else None)
@@ -124,22 +130,25 @@ class LazyLLM:
         room = max(0, budget - int(protected.sum()), 0 if bool(protected.any()) else 1)
         return protected | highest(score.masked_fill(protected, float("-inf")), room)
 
-    def _first_choice(self, observation: Observation) -> Tensor:
+    def _all_in_turn(self, observation: Observation) -> Tensor:
         """What the prefill chose and more of what it did not, in its order: all in the end."""
         assert observation.ready is not None
         assert observation.first_score is not None
         score = observation.first_score.clamp_min(-1.0)  # below every attention: what had not come this far
-        return self._limit(observation, torch.ones_like(observation.ready), score)
+        return self._limit(observation, torch.ones_like(observation.ready), score, 0.0)
 
-    def _limit(self, observation: Observation, kept: Tensor, score: Tensor) -> Tensor:
-        """`kept` without what may not come back now."""
+    def _limit(self, observation: Observation, kept: Tensor, score: Tensor, floor: float) -> Tensor:
+        """`kept` without what may not come back now. What is on its way since an earlier stop is judged anew."""
         ready = observation.ready
         assert ready is not None
         if not self.revive:
             return kept & ready
-        if self.revive_limit is None:
-            return kept
-        return kept & (ready | highest(score.masked_fill(ready | ~kept, float("-inf")), self.revive_limit))
+        back = kept & ~ready
+        if floor > 0:
+            back &= score >= floor * score.mean()
+        if self.revive_limit is not None and int(back.sum()) > self.revive_limit:
+            back = highest(score.masked_fill(~back, float("-inf")), self.revive_limit)
+        return (kept & ready) | back
 
 
 def highest(score: Tensor, count: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from fewer.errors import bad
@@ -13,8 +14,15 @@ from fewer.types import Planner
 __all__ = ["PLANNERS", "make_planner"]
 
 
-def _make_lazyllm(keep: Any = "balanced", **settings: Any) -> LazyLLM:
-    return LazyLLM(keep, **settings)
+def _make_lazyllm(
+    keep: Any = "balanced",
+    aux: Any = None,
+    selection: Any = "per_step",
+    revive: Any = None,
+    revive_limit: Any = 16,
+    revive_floor: Any = 1.0,
+) -> LazyLLM:
+    return LazyLLM(keep, aux, selection, revive, revive_limit, revive_floor)
 
 
 PLANNERS: dict[str, Callable[..., Planner]] = {
@@ -32,4 +40,8 @@ def make_planner(name: str, **settings: Any) -> Planner | None:
     if name not in PLANNERS:
         legal = "one of " + ", ".join(["none", *sorted(PLANNERS)])
         raise bad("prune", name, legal, "Leave it out to compute every token.")
+    known = signature(PLANNERS[name]).parameters
+    for key in settings:
+        if key not in known:
+            raise bad(f"the setting {key} of {name}", settings[key], f"one of {', '.join(known)}", "Leave it out.")
     return PLANNERS[name](**settings)

@@ -16,6 +16,7 @@ from fewer.receipt.parts import (
     SpreadRecord,
     VersionsRecord,
 )
+from fewer.receipt.revival import RevivalRecord
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -30,6 +31,7 @@ __all__ = [
     "PromptRecord",
     "Quantity",
     "Receipt",
+    "RevivalRecord",
     "RunRecord",
     "SecondsRecord",
     "SettingsRecord",

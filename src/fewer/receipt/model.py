@@ -30,6 +30,7 @@ from fewer.receipt.parts import (
     SettingsRecord,
     VersionsRecord,
 )
+from fewer.receipt.revival import RevivalRecord
 from fewer.receipt.units import write_json
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from fewer.receipt.compare import Comparison
 
-SCHEMA_VERSION: Literal["1"] = "1"
+SCHEMA_VERSION: Literal["2"] = "2"
 
 
 class Receipt(BaseModel):
@@ -45,7 +46,7 @@ class Receipt(BaseModel):
 
     model_config = STRICT
 
-    schema_version: Literal["1"]
+    schema_version: Literal["2"]
     """The version of this format."""
     model: ModelRecord
     """The model that answered."""
@@ -61,6 +62,8 @@ class Receipt(BaseModel):
     """The work, in token-layers: one token passing through one layer."""
     plans: tuple[PlanRecord, ...]
     """The decisions of the pruning, in the order they were made."""
+    revival: RevivalRecord | None
+    """Tokens that came back after the prefill; null where nothing was chosen anew."""
     bypass: tuple[Text, ...]
     """Why a requested pruning did not happen; empty where it did, or where none was asked for."""
     seconds: SecondsRecord
@@ -99,6 +102,9 @@ class Receipt(BaseModel):
         if computed.token_layers_computed < sum(computed.prefill_rows_per_layer):
             legal = f"at least the prefill's rows, {sum(computed.prefill_rows_per_layer)}"
             raise bad("token_layers_computed", computed.token_layers_computed, legal, "Add prefill and decoding.")
+        back = sum(sum(chunk.revived_per_layer) for chunk in prompt.chunks)
+        if self.revival is None and (back or computed.token_layers_repeated):
+            raise bad("revival", None, "a record where tokens came back", "Record what the steps did.")
         for plan in self.plans:
             if plan.layer > size:
                 raise bad("a plan's layer", plan.layer, f"0 to {size}", "Number layers from 1; 0 is the embedding.")
@@ -114,6 +120,7 @@ class Receipt(BaseModel):
         }
         for number, chunk in enumerate(self.prompt.chunks, 1):
             found[f"kept_per_layer of chunk {number}"] = chunk.kept_per_layer
+            found[f"revived_per_layer of chunk {number}"] = chunk.revived_per_layer
         if self.certificate.per_layer is not None:
             found["per_layer of the certificate"] = self.certificate.per_layer
         return found

@@ -29,6 +29,7 @@ class Cell:
 
     depth: float
     says: str
+    later: float = 0.0  # the share computed after the prefill
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,12 @@ def render_page(receipt: Receipt) -> str:
         cache_words=summary.describe_cache(receipt),
         protected=_draw_row("Protected text", receipt.prompt.num_protected, receipt.prompt.protected_per_layer),
         chunks=[
-            _draw_row(chunk.title or f"chunk {number}", chunk.num_tokens, chunk.kept_per_layer)
+            _draw_row(chunk.title or f"chunk {number}", chunk.num_tokens, chunk.kept_per_layer, chunk.revived_per_layer)
             for number, chunk in enumerate(receipt.prompt.chunks, 1)
         ],
         prompt_words=summary.describe_prompt(receipt),
         plans=[summary.describe_plan(plan) for plan in receipt.plans],
+        revival=summary.describe_revival(receipt.revival) if receipt.revival else "",
         cards=_list_cards(receipt),
     )
 
@@ -92,13 +94,15 @@ def list_labels(size: int) -> list[int]:
     return sorted({1, *middle, size})
 
 
-def _draw_row(title: str, num_tokens: int, kept: Sequence[int]) -> Row:
+def _draw_row(title: str, num_tokens: int, kept: Sequence[int], revived: Sequence[int] | None = None) -> Row:
     cells = [
         Cell(
             count / num_tokens if num_tokens else 0.0,
-            f"layer {layer}: {count:,} of {format_count(num_tokens, 'token')} ({format_share(count, num_tokens)})",
+            f"layer {layer}: {count:,} of {format_count(num_tokens, 'token')} ({format_share(count, num_tokens)})"
+            + (f", {later:,} later" if later else ""),
+            later / num_tokens if later else 0.0,
         )
-        for layer, count in enumerate(kept, 1)
+        for layer, (count, later) in enumerate(zip(kept, revived or [0] * len(kept), strict=True), 1)
     ]
     share = format_share(sum(kept), num_tokens * len(kept))
     first, last = format_share(kept[0], num_tokens), format_share(kept[-1], num_tokens)
@@ -186,6 +190,7 @@ def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
                 ("token-layers of a full run", f"{receipt.computed.token_layers_full:,}"),
                 ("computed", f"{receipt.computed.token_layers_computed:,}"),
                 ("skipped", f"{receipt.computed.token_layers_skipped:,}"),
+                ("computed twice", f"{receipt.computed.token_layers_repeated:,}"),
                 ("decode steps", f"{receipt.computed.decode_steps:,}"),
                 ("question", format_count(receipt.prompt.query_len, "token")),
                 ("cut off before the run", format_count(receipt.prompt.truncated_tokens, "token")),

@@ -98,6 +98,8 @@ class ChunkRecord(BaseModel):
     """The chunk's tokens that may be left out; fewer than stop - start where some are protected."""
     kept_per_layer: PerLayer
     """How many of num_tokens were computed at each layer in the prefill."""
+    revived_per_layer: PerLayer
+    """How many of num_tokens were computed at each layer after the prefill, because a later step wanted them."""
 
     @model_validator(mode="after")
     def _check(self) -> ChunkRecord:
@@ -105,10 +107,10 @@ class ChunkRecord(BaseModel):
             raise bad(
                 "num_tokens", self.num_tokens, f"at most stop - start = {self.stop - self.start}", "Fix the span."
             )
-        if max(self.kept_per_layer, default=0) > self.num_tokens:
-            raise bad(
-                "kept_per_layer", max(self.kept_per_layer), f"at most {self.num_tokens}", "Count each token once."
-            )
+        both = [kept + later for kept, later in zip(self.kept_per_layer, self.revived_per_layer, strict=False)]
+        if max(both, default=0) > self.num_tokens:
+            name = "kept_per_layer" if max(self.kept_per_layer) > self.num_tokens else "kept and revived tokens"
+            raise bad(name, max(both), f"at most {self.num_tokens}", "Count each token once.")
         return self
 
 
@@ -164,8 +166,10 @@ class ComputedRecord(BaseModel):
     """What a full run computes for this prompt and answer: (prompt tokens + decode_steps) x layers."""
     token_layers_computed: Count
     """What this run computed, prefill and decoding."""
+    token_layers_repeated: Count
+    """Of token_layers_computed: computed before, because no state had been kept."""
     token_layers_skipped: Count
-    """token_layers_full - token_layers_computed."""
+    """token_layers_full - (token_layers_computed - token_layers_repeated)."""
     prefill_rows_per_layer: PerLayer
     """Prompt tokens computed at each layer in the prefill."""
     decode_steps: Count
@@ -173,10 +177,10 @@ class ComputedRecord(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> ComputedRecord:
-        both = self.token_layers_computed + self.token_layers_skipped
+        both = self.token_layers_computed - self.token_layers_repeated + self.token_layers_skipped
         if both != self.token_layers_full:
             legal, way_out = f"token_layers_full = {self.token_layers_full}", "Count each token-layer once."
-            raise bad("token_layers_computed + token_layers_skipped", both, legal, way_out)
+            raise bad("token_layers_computed - token_layers_repeated + token_layers_skipped", both, legal, way_out)
         return self
 
 

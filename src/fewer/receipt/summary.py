@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fewer.receipt.claims import CertificateRecord, PlanRecord
 from fewer.receipt.model import Receipt
+from fewer.receipt.revival import RevivalRecord
 from fewer.receipt.units import format_bytes, format_count, format_seconds, format_share
 
 ENDED = {
@@ -11,6 +12,7 @@ ENDED = {
     "length": "cut at max_tokens",
     "stop_string": "ended by a stop string",
     "cancelled": "cancelled",
+    "scored": "given, and only read",
 }
 
 
@@ -35,7 +37,8 @@ def describe_work(receipt: Receipt) -> str:
     """The skipped share of the token-layers."""
     work = receipt.computed
     share = format_share(work.token_layers_skipped, work.token_layers_full)
-    return f"{work.token_layers_computed:,} of {work.token_layers_full:,} token-layers; {share} skipped"
+    words = f"{work.token_layers_computed:,} of {work.token_layers_full:,} token-layers; {share} skipped"
+    return words + (f"; {work.token_layers_repeated:,} computed twice" if work.token_layers_repeated else "")
 
 
 def describe_seconds(receipt: Receipt) -> str:
@@ -74,6 +77,17 @@ def describe_plan(plan: PlanRecord) -> str:
     words += f"; bound {plan.bound:.4g}" if plan.bound is not None else ""
     words += f"; dual gap {plan.dual_gap:.4g}" if plan.dual_gap is not None else ""
     return words + (f" ({plan.reason})" if plan.reason else "")
+
+
+def describe_revival(record: RevivalRecord) -> str:
+    """What came back after the prefill."""
+    steps = format_count(len(record.revived_per_step), "step")
+    if record.aux == "off":
+        return f"chosen anew at {steps}; none comes back"
+    words = f"{format_count(record.num_revived, 'token')} came back in {steps}"
+    words += f", {format_count(record.token_layers_revived, 'token-layer')}"
+    kept = f"states of the others held: {format_bytes(record.aux_bytes)}"
+    return f"{words}; {kept if record.aux == 'keep' else 'no states held'}"
 
 
 def describe_claim(receipt: Receipt) -> str:

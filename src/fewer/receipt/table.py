@@ -83,6 +83,7 @@ def _list_facts(receipt: Receipt, encoding: str) -> Table:
         ("answer", summary.describe_answer(receipt)),
         ("computed", summary.describe_work(receipt)),
         *(("pruned" if number == 0 else "", line) for number, line in enumerate(_list_plans(receipt))),
+        *((("revived", summary.describe_revival(receipt.revival)),) if receipt.revival else ()),
         *(("not pruned", reason) for reason in receipt.bypass),
         ("time", summary.describe_seconds(receipt)),
         ("KV cache", summary.describe_cache(receipt)),
@@ -115,22 +116,27 @@ def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:
     each = f"one mark for {format_count(block, 'layer')}"
     table = Table(box=None, padding=(0, 1), pad_edge=False, caption_justify="left")
     table.caption = f"layers 1 to {size} of the prefill, {each}; higher: more of the chunk's tokens computed"
+    revived = any(any(chunk.revived_per_layer) for chunk in receipt.prompt.chunks)
     table.add_column("chunk", no_wrap=True, max_width=title_len)
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("computed", justify="right", no_wrap=True)
     table.add_column("by layer", no_wrap=True)
+    if revived:
+        table.add_column("came back", justify="right", no_wrap=True)
     chunks = receipt.prompt.chunks
     shown = chunks if len(chunks) <= MAX_CHUNKS else chunks[: MAX_CHUNKS - 1]
     for number, chunk in enumerate(shown, 1):
         title = _write(chunk.title or f"chunk {number}", title_len, encoding)
         share = format_share(sum(chunk.kept_per_layer), chunk.num_tokens * size)
         marks = draw_marks(chunk.kept_per_layer, chunk.num_tokens, max_marks, encoding != "utf-8")
-        table.add_row(title, f"{chunk.num_tokens:,}", share, marks)
+        back = [f"{max(chunk.revived_per_layer):,}"] if revived else []
+        table.add_row(title, f"{chunk.num_tokens:,}", share, marks, *back)
     if rest := chunks[len(shown) :]:
         tokens = sum(chunk.num_tokens for chunk in rest)
         kept = [sum(layer) for layer in zip(*(chunk.kept_per_layer for chunk in rest), strict=True)]
         marks = draw_marks(kept, tokens, max_marks, encoding != "utf-8")
-        table.add_row(f"{len(rest):,} more", f"{tokens:,}", format_share(sum(kept), tokens * size), marks)
+        back = [f"{sum(max(chunk.revived_per_layer) for chunk in rest):,}"] if revived else []
+        table.add_row(f"{len(rest):,} more", f"{tokens:,}", format_share(sum(kept), tokens * size), marks, *back)
     return table
 
 
