@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from fewer.engine import Answer, Engine, Outcome, Request, Score, Stream, TokenLogprob
     from fewer.prune import EndsPrune, LazyLLM, RandomPrune, StaticPrune
     from fewer.receipt import Receipt
-    from fewer.types import Chunk, Document, Keep, Observation, Plan, Planner, Prompt, Sampling, StepPlanner, Wording
+    from fewer.types import (
+        Chunk,
+        Document,
+        Keep,
+        Look,
+        Looked,
+        Observation,
+        Plan,
+        Planner,
+        Prompt,
+        Sampling,
+        StepPlanner,
+        Wording,
+    )
 
 __version__ = "0.1.0"
 
@@ -38,6 +51,8 @@ __all__ = [
     "FewerError",
     "Keep",
     "LazyLLM",
+    "Look",
+    "Looked",
     "ModelError",
     "NonFiniteError",
     "Observation",
@@ -68,6 +83,8 @@ _HOMES = {
         "Chunk",
         "Document",
         "Keep",
+        "Look",
+        "Looked",
         "Observation",
         "Plan",
         "Planner",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fewer.types import Prompt, StepPlanner
+from fewer.types import Look, Prompt, StepPlanner
 
 __all__ = ["AuxCache", "Step"]
 
@@ -35,6 +35,7 @@ class AuxCache:
     prompt: Prompt
     seed: int
     stops: tuple[int, ...]
+    looks: tuple[Look, ...]  # what the planner saw in the prefill, and sees of the newest position at later steps
     reached: Tensor  # [T] int64: layers each token has been through
     scores: dict[int, Tensor] = field(default_factory=dict)  # by stop: [T] float32, the prefill's; -inf where inactive
     steps: list[Step] = field(default_factory=list)
@@ -73,6 +74,7 @@ class AuxCache:
             self.prompt,
             self.seed,
             self.stops,
+            self.looks,
             self.reached.clone(),
             dict(self.scores),
             list(self.steps),

@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from fewer.kv import LayerKV
+from fewer.model.looking import look_at
+from fewer.model.visible import bias_by_position
 
 if TYPE_CHECKING:
     from fewer.model.segment import Segment
-    from fewer.model.visible import Visible
 
 __all__ = ["NAME", "attend", "attend_rows"]
 
@@ -56,8 +57,8 @@ def attend_rows(
             outs.append(_attend(queries, layer, segment.pos, scaling, window))
         else:
             outs.append(_attend_visible(queries, layer, visible.bias(window, q.dtype), scaling))
-        if segment.watches(index + 1):
-            segment.observed = _last_row(queries[:, -1:], layer, segment.pos[-1:], scaling, window, visible)
+        for look in segment.looks.get(index + 1, ()):
+            segment.looked[look] = look_at(look, queries, layer, segment, scaling, window)
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
@@ -182,7 +183,7 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) 
 
 def _by_position(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
     """The general case: visibility from the stored positions, and log-weights."""
-    return _with_bias(q, layer, lambda start, stop: _bias(layer, pos[start:stop], window, q.dtype), scaling)
+    return _with_bias(q, layer, lambda start, stop: bias_by_position(layer, pos[start:stop], window, q.dtype), scaling)
 
 
 def _with_bias(q: Tensor, layer: LayerKV, bias: Callable[[int, int], Tensor], scaling: float) -> Tensor:
@@ -199,33 +200,6 @@ def _with_bias(q: Tensor, layer: LayerKV, bias: Callable[[int, int], Tensor], sc
         mixed = torch.bmm(torch.softmax(logits, -1).view(kv_heads, -1, layer.num_rows), layer.v)
         out[start:stop] = mixed.view(heads, stop - start, dim).transpose(0, 1)
     return out
-
-
-def _bias(layer: LayerKV, pos: Tensor, window: int | None, dtype: torch.dtype) -> Tensor:
-    """Log-weights, and -inf where a key is not visible: [1 | kv_heads, r, n]."""
-    keys = layer.pos.to(pos.device)[:, None]  # [1 | kv_heads, 1, n]
-    hidden = keys > pos[:, None]
-    if window is not None:
-        hidden |= keys <= pos[:, None] - window
-    if layer.log_w is None:
-        return torch.zeros(hidden.shape, dtype=dtype, device=pos.device).masked_fill_(hidden, float("-inf"))
-    return layer.log_w[:, None].to(dtype).masked_fill(hidden, float("-inf"))
-
-
-def _last_row(
-    q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None, visible: Visible | None
-) -> Tensor:
-    """The attention row of the newest position: [heads, n] in at least float32."""
-    heads, _, dim = q.shape
-    kv_heads = layer.k.shape[0]
-    wide = torch.promote_types(q.dtype, torch.float32)
-    grouped = (q.to(wide) * scaling).view(kv_heads, heads // kv_heads, dim)
-    logits = torch.bmm(grouped, layer.k.to(wide).transpose(1, 2))
-    if layer.log_w is not None or window is not None:
-        logits = logits + _bias(layer, pos, window, wide)
-    if visible is not None and not visible.everything:
-        logits = logits + visible.bias(window, wide)[-1]
-    return torch.softmax(logits, -1).view(heads, layer.num_rows)
 
 
 @lru_cache(maxsize=64)

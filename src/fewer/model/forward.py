@@ -17,9 +17,10 @@ from fewer.errors import bad
 from fewer.kv import LayerKV
 from fewer.model.adapter import Adapter, Angles
 from fewer.model.revive import Change, change_rows, remember
-from fewer.model.segment import Segment, stops_of
+from fewer.model.segment import Segment, looks_of, stops_of
+from fewer.types import Look
 
-__all__ = ["climb", "finish", "forward", "pack"]
+__all__ = ["asked_of", "climb", "finish", "forward", "pack"]
 
 
 @torch.inference_mode()
@@ -90,9 +91,9 @@ def pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Angles]:
             raise bad("ids", [], "at least one token id", "Give every segment at least one new token.")
         if segment.planner is not None and (segment.prompt is None or seen or size != len(segment.prompt)):
             raise bad("planner", segment.planner.name, "given with a whole prompt", "Prefill it in one pass.")
-        stops, watched = _stops(segment, adapter.num_layers)
+        stops, looks = asked_of(adapter, segment)
         pos = torch.arange(seen, seen + size, device=adapter.device)
-        segment.begin(pos, slice(start, start + size), stops, watched)
+        segment.begin(pos, slice(start, start + size), stops, looks)
         _reserve(adapter, segment)
         start += size
     ids = torch.cat([segment.ids.to(adapter.device) for segment in segments])
@@ -100,16 +101,15 @@ def pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Angles]:
     return hidden, adapter.rope(hidden, torch.cat([segment.pos for segment in segments]))
 
 
-def _stops(segment: Segment, num_layers: int) -> tuple[tuple[int, ...], frozenset[int]]:
-    """After which layers the segment's planner is asked, and at which of them it needs the attention."""
+def asked_of(adapter: Adapter, segment: Segment) -> tuple[tuple[int, ...], tuple[Look, ...]]:
+    """After which layers a planner is asked in this pass, and what it wants to see for that."""
     planner, aux = segment.planner, segment.state.aux
     if planner is not None:
-        stops = stops_of(planner, num_layers)
-        return stops, frozenset(stops if planner.needs == "last_query" else ())
+        stops = stops_of(planner, adapter.num_layers)
+        return stops, looks_of(planner, segment.prompt, stops, adapter.num_layers, adapter.num_heads)
     if aux is None:
-        return (), frozenset()
-    looks = aux.planner.needs == "last_query" and aux.planner.selection == "per_step"
-    return aux.stops, frozenset(aux.stops if looks else ())
+        return (), ()
+    return aux.stops, aux.looks if aux.planner.selection == "per_step" else ()
 
 
 def _reserve(adapter: Adapter, segment: Segment) -> None:

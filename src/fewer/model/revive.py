@@ -22,7 +22,7 @@ from fewer.kv import State
 from fewer.model.adapter import Adapter
 from fewer.model.segment import Segment, asks_again, check_plan
 from fewer.model.visible import Visible
-from fewer.types import Observation
+from fewer.types import Look, Observation
 
 __all__ = ["Change", "change_rows", "remember"]
 
@@ -53,6 +53,7 @@ def change_rows(adapter: Adapter, segment: Segment, layer: int, hidden: Tensor) 
 def remember(segment: Segment, num_layers: int) -> None:
     """Keep what the finished pass means for the tokens left out."""
     state, planner = segment.state, segment.planner
+    segment.looked = {}
     if planner is not None:
         if asks_again(planner):
             state.aux = _open(segment, num_layers)
@@ -101,10 +102,10 @@ def _open(segment: Segment, num_layers: int) -> AuxCache:
     assert asks_again(planner)
     assert prompt is not None
     size, device = len(prompt), segment.pos.device
-    aux = AuxCache(
-        planner, prompt, segment.seed, segment.stops, torch.full((size,), num_layers, device=device),
-        revived=torch.zeros(size, dtype=torch.bool, device=device),
-    )  # fmt: skip
+    looks = tuple(look for some in segment.looks.values() for look in some)
+    reached = torch.full((size,), num_layers, device=device)
+    aux = AuxCache(planner, prompt, segment.seed, segment.stops, looks, reached)
+    aux.revived = torch.zeros(size, dtype=torch.bool, device=device)
     active = torch.arange(size, device=device)
     for plan in segment.plans:
         if plan.score is not None:
@@ -176,27 +177,20 @@ def _look(segment: Segment, aux: AuxCache, layer: int, num_layers: int) -> Obser
     """What the planner may see at a later step."""
     size = len(aux.prompt)
     pos = segment.active[-1][1] if segment.active else torch.arange(size, device=segment.pos.device)
-    attention, segment.observed = segment.observed, None
-    if attention is not None:
-        if segment.visible is None:  # all rows are there, in order
-            attention = attention[:, :size]
-        else:
-            place = torch.empty(segment.state.num_seen + segment.ids.numel(), dtype=torch.int64, device=pos.device)
-            place[segment.visible.keys] = torch.arange(segment.visible.keys.numel(), device=pos.device)
-            attention = attention[:, place[pos]]
     step = len(aux.steps) + 1
     generator = torch.Generator().manual_seed((aux.seed * 1_000_003 + layer + 1 + step * 7_919) % 2**63)
-    first = aux.scores.get(layer)
+    first, newest = aux.scores.get(layer), segment.looked.get(Look(layer))
     return Observation(
         layer,
         pos,
         aux.prompt,
         generator,
-        attention,
+        None if newest is None else newest.rows[:, 0],
         num_layers,
         step,
         aux.reached[pos] > layer,
         None if first is None else first[pos],
+        segment.looked,
     )
 
 

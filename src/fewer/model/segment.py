@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeGuard
 
@@ -12,9 +13,9 @@ from torch import Tensor
 from fewer.errors import bad
 from fewer.kv import State
 from fewer.model.visible import Visible
-from fewer.types import Observation, Plan, Planner, Prompt, StepPlanner
+from fewer.types import Look, Looked, Observation, Plan, Planner, Prompt, StepPlanner
 
-__all__ = ["Segment", "asks_again", "check_plan", "stops_of"]
+__all__ = ["Segment", "asks_again", "check_plan", "looks_of", "stops_of"]
 
 _FAULT = "This is a fault of the planner; its protocol is fewer.types.Planner."
 
@@ -42,9 +43,9 @@ class Segment:
     rows: slice = field(default_factory=lambda: slice(0, 0), init=False)
     pos: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64), init=False)
     first: int | None = field(default=None, init=False)  # position of the first row while rows are consecutive
-    observed: Tensor | None = field(default=None, init=False)
     stops: tuple[int, ...] = field(default=(), init=False)
-    watched: frozenset[int] = field(default=frozenset(), init=False)  # layers whose last attention row is wanted
+    looks: dict[int, list[Look]] = field(default_factory=dict, init=False)  # by layer, what somebody wants to see
+    looked: dict[Look, Looked] = field(default_factory=dict, init=False)
     stores: bool = field(default=True, init=False)  # whether its keys and values are new to the state
     visible: Visible | None = field(default=None, init=False)  # None: every stored key up to a row's own position
     active: list[tuple[int, Tensor]] = field(default_factory=list, init=False)  # prompt positions that passed each stop
@@ -52,24 +53,31 @@ class Segment:
     joined: list[Tensor] = field(default_factory=list, init=False)  # prompt positions that came back
     num_repeated: int = field(default=0, init=False)  # token-layers
 
-    def begin(self, pos: Tensor, rows: slice, stops: tuple[int, ...], watched: frozenset[int]) -> None:
+    def begin(self, pos: Tensor, rows: slice, stops: tuple[int, ...], looks: Iterable[Look]) -> None:
         """Start a pass at these rows, forgetting what the last one set."""
         self.plans, self.released_bytes, self.rows_per_layer = [], [], []
-        self.pos, self.rows, self.stops, self.watched = pos, rows, stops, watched
+        self.pos, self.rows, self.stops = pos, rows, stops
+        self.looks, self.looked = {}, {}
+        for look in looks:
+            self.looks.setdefault(look.layer, []).append(look)
         self.first = self.state.num_seen
-        self.observed, self.visible, self.num_repeated = None, None, 0
+        self.visible, self.num_repeated = None, 0
         self.active, self.leaving, self.joined = [], [], []
 
-    def watches(self, layer: int) -> bool:
-        """Whether somebody wants the last query's attention row of this layer."""
-        return layer in self.watched
-
-    def observe(self, layer: int, num_layers: int, step: int = 0) -> Observation:
+    def observe(self, layer: int, num_layers: int) -> Observation:
         """What the planner may see after `layer` in the prefill."""
         assert self.prompt is not None
-        observed, self.observed = self.observed, None
+        newest = self.looked.get(Look(layer))
         generator = torch.Generator().manual_seed((self.seed * 1_000_003 + layer + 1) % 2**63)
-        return Observation(layer, self.pos.clone(), self.prompt, generator, observed, num_layers, step)
+        return Observation(
+            layer,
+            self.pos.clone(),
+            self.prompt,
+            generator,
+            None if newest is None else newest.rows[:, 0],
+            num_layers,
+            looked=self.looked,
+        )
 
 
 def asks_again(planner: Planner | None) -> TypeGuard[StepPlanner]:
@@ -84,6 +92,26 @@ def stops_of(planner: Planner, num_layers: int) -> tuple[int, ...]:
     if not isinstance(layers, tuple) or not all(type(layer) is int and 0 <= layer <= num_layers for layer in layers):
         raise bad(f"the layers of planner {planner.name}", layers, f"a tuple of numbers 0 to {num_layers}", _FAULT)
     return layers
+
+
+def looks_of(
+    planner: Planner, prompt: Prompt | None, stops: tuple[int, ...], num_layers: int, num_heads: int
+) -> tuple[Look, ...]:
+    """What a planner wants to see of the prefill, checked."""
+    if planner.needs == "nothing":
+        return ()
+    if planner.needs == "last_query":
+        return tuple(Look(layer) for layer in stops if layer)
+    assert prompt is not None
+    looks = tuple(planner.looks(prompt, num_layers))  # type: ignore[attr-defined]
+    for look in looks:
+        if not isinstance(look, Look) or not 1 <= look.layer <= num_layers:
+            raise bad(f"a look of planner {planner.name}", look, f"a Look at a layer from 1 to {num_layers}", _FAULT)
+        if not all(0 <= head < num_heads for head in look.heads or ()):
+            raise bad(f"the heads of {planner.name}", look.heads, f"from 0 to {num_heads - 1}", _FAULT)
+        if not all(0 <= row < len(prompt) for row in look.rows or ()) or look.rows == ():
+            raise bad(f"the rows of {planner.name}", look.rows, f"positions from 0 to {len(prompt) - 1}", _FAULT)
+    return looks
 
 
 def check_plan(plan: object, seen: Observation) -> tuple[Plan, Tensor]:

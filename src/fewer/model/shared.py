@@ -16,8 +16,9 @@ from torch import Tensor
 from fewer.errors import bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter, Angles
-from fewer.model.forward import climb, finish, pack
-from fewer.model.segment import Segment, stops_of
+from fewer.model.forward import asked_of, climb, finish, pack
+from fewer.model.segment import Segment
+from fewer.types import Look
 
 __all__ = ["Prefilled", "forward_shared"]
 
@@ -47,10 +48,11 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
     if any(branch.state.num_seen or not torch.equal(branch.ids, ids) for branch in branches):
         raise bad("branches", len(branches), "new sequences over the same ids", "Prefill other prompts separately.")
     leaves: dict[int, list[int]] = {}
+    looks: dict[int, tuple[Look, ...]] = {}
     found: dict[int, Prefilled] = {}
     for index, branch in enumerate(branches):
         try:
-            branch.stops = () if branch.planner is None else stops_of(branch.planner, adapter.num_layers)
+            branch.stops, looks[index] = asked_of(adapter, branch)
             leaves.setdefault(min(branch.stops, default=adapter.num_layers), []).append(index)
         except Exception as error:
             found[index] = Prefilled(branch, None, error, 0.0, False)
@@ -60,9 +62,8 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
     shared = sum(map(len, leaves.values())) > 1
     seconds, begin = 0.0, time.perf_counter()
     hidden, angles = pack(adapter, [trunk])
-    trunk.watched = frozenset(
-        layer for layer, some in leaves.items() if any(_needs_attention(branches[index]) for index in some)
-    )
+    wanted = {look for layer, some in leaves.items() for index in some for look in looks[index] if look.layer <= layer}
+    trunk.begin(trunk.pos, trunk.rows, (), wanted)
     for layer in range(max(leaves) + 1):
         if layer:
             trunk.rows_per_layer.append(ids.numel())
@@ -70,7 +71,7 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
         adapter.settle()
         seconds += time.perf_counter() - begin
         for index in leaves.get(layer, ()):
-            found[index] = _leave(adapter, branches[index], trunk, hidden, angles, layer, seconds, shared)
+            found[index] = _leave(adapter, branches[index], looks[index], trunk, hidden, angles, layer, seconds, shared)
         begin = time.perf_counter()
     return [found[index] for index in range(len(branches))]
 
@@ -78,6 +79,7 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
 def _leave(
     adapter: Adapter,
     branch: Segment,
+    looks: tuple[Look, ...],
     trunk: Segment,
     hidden: Tensor,
     angles: Angles,
@@ -88,10 +90,9 @@ def _leave(
     """Let a branch go its own way from the trunk's output of `layer`."""
     try:
         branch.state.layers[:layer] = [kv.fork() for kv in trunk.state.layers[:layer]]
-        watched = frozenset(branch.stops) if _needs_attention(branch) else frozenset()
-        branch.begin(trunk.pos.clone(), trunk.rows, branch.stops, watched)
+        branch.begin(trunk.pos.clone(), trunk.rows, branch.stops, looks)
         branch.rows_per_layer = list(trunk.rows_per_layer)
-        branch.observed = trunk.observed if layer in branch.watched else None
+        branch.looked = {look: trunk.looked[look] for look in looks if look.layer <= layer}
         rows = hidden.clone()
         adapter.settle()
         begin = time.perf_counter()
@@ -102,7 +103,3 @@ def _leave(
         branch.state = State.new(adapter.num_layers)
         return Prefilled(branch, None, error, 0.0, shared)
     return Prefilled(branch, logits, None, seconds + time.perf_counter() - begin, shared)
-
-
-def _needs_attention(branch: Segment) -> bool:
-    return branch.planner is not None and branch.planner.needs == "last_query"

@@ -1,7 +1,8 @@
-"""Which stored rows the rows of a pass may see in the layers up to the next stop, as something to add to logits.
+"""Which stored rows a query may see, as something to add to its logits.
 
-All layers between two stops hold the same rows in the same order, so this is worked out once for all of them. Not
-covered: rows kept per head.
+`bias_by_position` is the rule itself, for one layer. `Visible` is for passes in which prompt tokens come and go: all
+layers between two stops hold the same rows in the same order, so it is worked out once for all of them. Not covered by
+`Visible`: rows kept per head.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["Visible"]
+from fewer.kv import LayerKV
+
+__all__ = ["Visible", "bias_by_position"]
 
 
 class Visible:
@@ -19,11 +22,12 @@ class Visible:
     that nothing needs to be added.
     """
 
-    __slots__ = ("_biases", "everything", "keys", "rows", "shown")
+    __slots__ = ("_biases", "_place", "everything", "keys", "rows", "shown")
 
     def __init__(self, keys: Tensor, shown: Tensor, rows: Tensor, everything: bool = False) -> None:
         self.keys, self.shown, self.rows, self.everything = keys, shown, rows, everything
         self._biases: dict[int | None, Tensor] = {}
+        self._place: Tensor | None = None
 
     def bias(self, window: int | None, dtype: torch.dtype) -> Tensor:
         """0 where a row sees a key and -inf elsewhere: [r, n]. In a sliding window a key must also be that near."""
@@ -35,3 +39,21 @@ class Visible:
             found = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
             self._biases[window] = found
         return found.to(dtype)
+
+    def find(self, pos: Tensor) -> Tensor:
+        """The row that holds each of these positions: [m]."""
+        if self._place is None:
+            self._place = torch.empty(int(self.keys.max()) + 1, dtype=torch.int64, device=self.keys.device)
+            self._place[self.keys] = torch.arange(self.keys.numel(), device=self.keys.device)
+        return self._place[pos]
+
+
+def bias_by_position(layer: LayerKV, pos: Tensor, window: int | None, dtype: torch.dtype) -> Tensor:
+    """Log-weights, and -inf where a key is not visible: [1 | kv_heads, r, n]."""
+    keys = layer.pos.to(pos.device)[:, None]  # [1 | kv_heads, 1, n]
+    hidden = keys > pos[:, None]
+    if window is not None:
+        hidden |= keys <= pos[:, None] - window
+    if layer.log_w is None:
+        return torch.zeros(hidden.shape, dtype=dtype, device=pos.device).masked_fill_(hidden, float("-inf"))
+    return layer.log_w[:, None].to(dtype).masked_fill(hidden, float("-inf"))

@@ -5,7 +5,7 @@ head dimension. Layers are numbered 1..L as the papers do: "after layer l" means
 and 0 is the embedding. Nothing here computes with a model.
 """
 
-from fewer.types.planning import Observation, Plan, Planner, StepPlanner
+from fewer.types.planning import Look, Looked, Observation, Plan, Planner, StepPlanner
 from fewer.types.prompt import Chunk, Document, Prompt, Wording
 from fewer.types.sampling import Keep, Sampling
 
@@ -13,6 +13,8 @@ __all__ = [
     "Chunk",
     "Document",
     "Keep",
+    "Look",
+    "Looked",
     "Observation",
     "Plan",
     "Planner",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
@@ -10,14 +11,35 @@ from torch import Tensor
 
 from fewer.types.prompt import Prompt
 
-__all__ = ["Observation", "Plan", "Planner", "StepPlanner"]
+__all__ = ["Look", "Looked", "Observation", "Plan", "Planner", "StepPlanner"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Attention rows that a planner wants to see. heads: None is all of them. rows: positions that are active there.
+
+    rows None is the newest position; after the prefill it is always that one.
+    """
+
+    layer: int  # 1..L
+    heads: tuple[int, ...] | None = None
+    rows: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was seen: of each head and row the attention to the prompt tokens that were active at that layer."""
+
+    pos: Tensor  # [n] int64, ascending
+    rows: Tensor  # [heads, m, n] float32
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What a planner may look at after a layer. Built only when the planner asked for this layer.
 
-    `attention` is None unless the planner's `needs` is "last_query". `ready` and `first_score` are for planners that
+    `attention` is None unless the planner's `needs` is "last_query"; `looked` has what it wanted to see of this layer
+    and the ones before, where `needs` is "looks". `ready` and `first_score` are for planners that
     are asked again after the prefill: None in the prefill.
     """
 
@@ -30,6 +52,7 @@ class Observation:
     step: int = 0  # 0 is the prefill
     ready: Tensor | None = None  # [n] bool: keys and values exist in the layer above; going on costs nothing
     first_score: Tensor | None = None  # [n] float32: `score` of the prefill's plan here; -inf where it was not active
+    looked: Mapping[Look, Looked] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +77,8 @@ class Planner(Protocol):
         ...
 
     @property
-    def needs(self) -> Literal["nothing", "last_query"]:
-        """What has to be in the observation."""
+    def needs(self) -> Literal["nothing", "last_query", "looks"]:
+        """What has to be in the observation; with "looks" it has a method `looks(prompt, num_layers)`: Looks."""
         ...
 
     def layers(self, num_layers: int) -> tuple[int, ...]:

@@ -1,0 +1,73 @@
+"""Attention rows for planners: of a few queries, and of all heads or a few. Never a rows x keys map of the prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fewer.errors import bad
+from fewer.kv import LayerKV
+from fewer.model.visible import bias_by_position
+from fewer.types import Look, Looked
+
+if TYPE_CHECKING:
+    from fewer.model.segment import Segment
+
+__all__ = ["look_at"]
+
+
+def look_at(look: Look, q: Tensor, layer: LayerKV, segment: Segment, scaling: float, window: int | None) -> Looked:
+    """What `look` asks for, where the layer holds the segment's rows. q: [heads, rows, d], of the segment's rows."""
+    later = segment.planner is None and segment.state.aux is not None
+    rows = _rows_of(look, segment) if look.rows is not None and not later else slice(-1, None)
+    seen = _attention_rows(q[:, rows], layer, segment, segment.pos[rows], look.heads, scaling, window)
+    if not later:
+        return Looked(segment.pos, seen)
+    aux = segment.state.aux
+    assert aux is not None
+    if segment.visible is None:  # all rows are there, in order
+        size = len(aux.prompt)
+        return Looked(torch.arange(size, device=segment.pos.device), seen[..., :size])
+    pos = segment.active[-1][1]
+    return Looked(pos, seen[..., segment.visible.find(pos)])
+
+
+def _rows_of(look: Look, segment: Segment) -> Tensor:
+    wanted = torch.tensor(look.rows, dtype=torch.int64, device=segment.pos.device)
+    index = torch.searchsorted(segment.pos, wanted).clamp_(max=segment.pos.numel() - 1)
+    if not bool((segment.pos[index] == wanted).all()):
+        raise bad("the rows of a look", list(look.rows or ()), "positions that are active there", "Look at others.")
+    return index
+
+
+def _attention_rows(
+    q: Tensor,
+    layer: LayerKV,
+    segment: Segment,
+    pos: Tensor,
+    heads: tuple[int, ...] | None,
+    scaling: float,
+    window: int | None,
+) -> Tensor:
+    """Softmax over all stored rows in at least float32: [chosen heads, m, n]. q: [heads, m, d] at positions `pos`."""
+    wide = torch.promote_types(q.dtype, torch.float32)
+    num_heads, rows, dim = q.shape
+    kv_heads = layer.k.shape[0]
+    group = num_heads // kv_heads
+    of_head = torch.arange(num_heads, device=q.device) // group
+    if heads is None:
+        grouped = (q.to(wide) * scaling).reshape(kv_heads, group * rows, dim)
+        logits = torch.bmm(grouped, layer.k.to(wide).transpose(1, 2)).view(num_heads, rows, -1)
+    else:
+        index = torch.tensor(heads, device=q.device)
+        of_head = of_head[index]
+        logits = torch.bmm(q[index].to(wide) * scaling, layer.k[of_head].to(wide).transpose(1, 2))
+    newest = rows == 1 and layer.log_w is None and window is None
+    if not newest:
+        bias = bias_by_position(layer, pos, window, wide)
+        logits = logits + (bias if bias.shape[0] == 1 else bias[of_head])
+    if segment.visible is not None and not segment.visible.everything:
+        logits = logits + segment.visible.bias(window, wide)[-rows:]
+    return torch.softmax(logits, -1)
