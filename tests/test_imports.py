@@ -37,7 +37,7 @@ LIBRARIES = {  # besides Python's own; the others may use what pyproject.toml na
     "errors": set(),
     "aux_cache": {"torch", "numpy"},
     "kv": {"torch", "numpy"},
-    "prune": {"torch", "numpy", "scipy"},
+    "prune": {"torch", "numpy", "scipy", "pydantic"},
     "evict": {"torch", "numpy", "scipy"},
     "certify": {"torch", "numpy", "scipy"},
     "systems": {"numpy", "scipy"},

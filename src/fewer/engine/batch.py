@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -92,6 +92,8 @@ class Batch:
 
     def make(self, request: Request, arrived: float | None = None, unread: int = 0) -> Sequence:
         """A sequence that is in nobody's queue, checked against the model. `unread`: tokens without a position."""
+        if fitted := getattr(request.prune, "fitted", None):
+            request = replace(request, prune=fitted(self.adapter.facts))
         _check(request, self.adapter, unread)
         sampling = request.sampling
         return Sequence(

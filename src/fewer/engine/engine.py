@@ -113,7 +113,7 @@ class Engine:
         with _LOADING:  # transformers' loading and its verbosity belong to the whole process
             source = resolve(name_or_path, allow_pickle=allow_pickle, progress=progress)
             model, tokenizer = load_model(source, kind, allow_pickle=allow_pickle)
-            adapter = Adapter(model.to(place), weights=weights)
+            adapter = Adapter(model.to(place), weights=weights, name=source.name)
         return cls(adapter, tokenizer, Setting(source, reason, time.perf_counter() - begin))
 
     def prompt(

@@ -7,7 +7,9 @@ held against `model(ids).logits` in the tests. Everything else is refused by nam
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +20,7 @@ from fewer.errors import ModelError, bad
 from fewer.model import attention
 from fewer.model.blocks import FUSED, FusedBlock, Product, signed_angles
 from fewer.model.mapped import forget_pages
+from fewer.types import ModelFacts
 
 if TYPE_CHECKING:
     from fewer.model.segment import Segment
@@ -37,10 +40,10 @@ class Adapter:
 
     fused: run families of the Llama kind through blocks with joined projections (the same numbers in fewer and larger
     products, and nothing is held twice; the model itself cannot be called any more where its weights were packed).
-    weights: "native", or "int8" for weight-only 8-bit products (fused families only).
+    weights: "native", or "int8" for weight-only 8-bit products (fused families only). name: for messages.
     """
 
-    def __init__(self, model: PreTrainedModel, fused: bool = True, weights: str = "native") -> None:
+    def __init__(self, model: PreTrainedModel, fused: bool = True, weights: str = "native", name: str = "") -> None:
         if reason := refusal(model.config):
             raise ModelError(reason)
         if not hasattr(model, "lm_head"):
@@ -48,6 +51,7 @@ class Adapter:
         config = model.config
         self.model = model.eval().requires_grad_(False)
         self.config = config
+        self.name = name or type(model).__name__
         self.family: str = config.model_type
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
@@ -101,6 +105,17 @@ class Adapter:
         shared: dict[int, int] = {storage.data_ptr(): storage.nbytes() for storage in held}
         return own + sum(shared.values())
 
+    @cached_property
+    def facts(self) -> ModelFacts:
+        """What planners may know about it."""
+        shape = (self.family, self.num_layers, self.num_heads, self.num_kv_heads, self.head_dim, self.hidden_size)
+        digest = hashlib.sha256(repr((*shape, self.vocab_size)).encode())
+        for name, weight in self.model.named_parameters():  # the norms: small, and stored as they are everywhere
+            if name.endswith("norm.weight"):
+                digest.update(weight.detach().to("cpu", torch.bfloat16).view(torch.int16).numpy().tobytes())
+        windows = tuple(self._window(index) for index in range(self.num_layers))
+        return ModelFacts(self.name, digest.hexdigest()[:32], self.num_layers, self.num_heads, windows)
+
     def settle(self) -> None:
         """Wait until the device has done what it was asked for, so that a clock read next means something."""
         if self.device.type == "cuda":
@@ -147,8 +162,8 @@ class Adapter:
         return call
 
     def _window(self, index: int) -> int | None:
-        """The sliding window of a layer in a fused family, as its own attention would have it."""
-        if self.family == "mistral":
+        """The sliding window of a layer, as its own attention would have it."""
+        if self.family in ("mistral", "phi3"):
             return getattr(self.config, "sliding_window", None)
         return getattr(self._decoder.layers[index].self_attn, "sliding_window", None)
 

@@ -1,8 +1,9 @@
 """LazyLLM: leave prompt tokens out layer by layer, choose anew at every step, and bring back what is wanted.
 
-After each layer of the schedule the prompt tokens that the newest position attends to most go on (equation 1: the mean
-over heads of its one attention row), and the protected ones. The next step starts from all prompt tokens again; what
-it keeps and was left out before is brought forward from its stored state, each layer once (section 3.2).
+After each layer of the schedule the prompt tokens with the highest scores go on, and the protected ones. In the paper
+the score is the mean over heads of the newest position's attention (equation 1); with a profile it comes from the few
+heads that calibration found. The next step starts from all prompt tokens again; what it keeps and was left out is
+brought forward from its stored state, each layer once (section 3.2).
 
 A schedule's fractions are of the prompt, so "70% after layer 10, 50% after 18" reads as the papers' figures do. Not
 covered: any claim about what the tokens left out would have changed.
@@ -11,7 +12,8 @@ covered: any claim about what the tokens left out would have changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
@@ -19,18 +21,23 @@ from torch import Tensor
 
 from fewer.errors import bad
 from fewer.prune.planner import at_layer
-from fewer.prune.schedule import PRESETS, parse_schedule
-from fewer.types import Keep, Observation, Plan, Prompt
+from fewer.prune.profile import Profile, load_profile, shipped_profile
+from fewer.prune.schedule import PRESETS, Schedule, parse_schedule
+from fewer.types import Keep, Look, ModelFacts, Observation, Plan, Prompt
 from fewer.types.number import check_number
 
-__all__ = ["PRESETS", "LazyLLM"]
+__all__ = ["LazyLLM"]
 
 _AUX = ("keep", "recompute", "off")
+_NEVER = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class LazyLLM:
     """schedule: `{layer: keep, ...}`, `"10:70%, 18:50%"`, or a preset, which scales with the model's depth.
+
+    profile: "auto" takes the one that comes with the package for the model, if there is one, and its presets; None is
+    the paper's score; otherwise a file made by `fewer calibrate`. Another model's is refused.
 
     aux: "keep" the hidden states of tokens left out; "recompute" them from the embedding when they come back; "off":
     none comes back. None is "keep", or "off" where `revive` is False. selection: "per_step" chooses by each step's own
@@ -42,26 +49,33 @@ class LazyLLM:
     comes back only if its score is at least `revive_floor` times the mean over the active tokens, and at most
     `revive_limit` of them are computed at once, the best. The paper has neither: 0 and None.
 
+    In a layer with a sliding window the newest position does not see the whole prompt, so stops belong after layers
+    without one: presets move to the nearest, other schedules are refused, unless the prompt fits into the window. Where
+    all layers above have windows, tokens that no later position can depend on leave first.
+
     Raises BadInput for settings that contradict each other, and for a schedule that model or prompt cannot meet.
     """
 
-    schedule: str | Mapping[int, int | float | str | Keep] | tuple[tuple[int | float, Keep], ...] = "balanced"
+    schedule: str | Mapping[int, int | float | str | Keep] | Schedule = "balanced"
     aux: Literal["keep", "recompute", "off"] | None = None
     selection: Literal["per_step", "prefill"] = "per_step"
     revive: bool | None = None
     revive_limit: int | None = 16
     revive_floor: float = 1.0
+    profile: Literal["auto"] | str | Path | Profile | None = "auto"
+    facts: ModelFacts | None = None  # of the model it was fitted to
 
     name: ClassVar[str] = "lazyllm"
-    needs: ClassVar[Literal["nothing", "last_query"]] = "last_query"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "schedule", parse_schedule(self.schedule))
+        preset = isinstance(self.schedule, str) and self.schedule.strip() in PRESETS
+        schedule = str(self.schedule).strip() if preset else parse_schedule(self.schedule)
+        object.__setattr__(self, "schedule", schedule)
         if self.aux not in (None, *_AUX):
             raise bad("aux", self.aux, "one of " + ", ".join(_AUX), "Leave it out to keep the states.")
         if self.selection not in ("per_step", "prefill"):
             raise bad("selection", self.selection, "per_step or prefill", "Leave it out to choose at every step.")
-        if self.revive not in (None, True, False) or (isinstance(self.revive, int) and type(self.revive) is not bool):
+        if self.revive is not None and type(self.revive) is not bool:
             raise bad("revive", self.revive, "True or False", "Leave it out to bring tokens back.")
         if self.revive is not None and self.aux is not None and self.revive != (self.aux != "off"):
             legal = "off where revive is False, keep or recompute where it is True"
@@ -71,6 +85,32 @@ class LazyLLM:
         if self.revive_limit is not None:
             check_number("revive_limit", self.revive_limit, int, 1, None, "Use None for no limit.")
         check_number("revive_floor", self.revive_floor, float, 0.0, None, "Use 0 to bring back all that is wanted.")
+        if self.profile is not None and not isinstance(self.profile, (str, Path, Profile)):
+            raise bad("profile", self.profile, "auto, None, a file or a Profile", "Leave it out for auto.")
+
+    @property
+    def needs(self) -> Literal["last_query", "looks"]:
+        """The newest row of the layer, or the profile's heads."""
+        return "looks" if isinstance(self.profile, Profile) else "last_query"
+
+    def fitted(self, facts: ModelFacts) -> LazyLLM:
+        """The planner for this model: with its profile, and with presets as layers."""
+        profile = self.profile
+        if profile == "auto":
+            profile = shipped_profile(facts.fingerprint)
+        elif isinstance(profile, (str, Path)):
+            profile = load_profile(profile)
+        if isinstance(profile, Profile):
+            profile.check_model(facts)
+        schedule = self.schedule
+        if isinstance(schedule, str):
+            own = profile.presets.get(schedule) if isinstance(profile, Profile) else None
+            schedule = _near_global(parse_schedule(own or schedule), facts)
+        planner = replace(self, schedule=schedule, profile=profile, facts=facts)
+        if isinstance(profile, Profile):
+            for layer in planner.layers(facts.num_layers):
+                profile.score_at(layer)
+        return planner
 
     def layers(self, num_layers: int) -> tuple[int, ...]:
         """The layers of the schedule."""
@@ -78,57 +118,97 @@ class LazyLLM:
 
     def keeps(self, num_layers: int) -> dict[int, Keep]:
         """What each stop keeps, for a model of this depth."""
-        assert isinstance(self.schedule, tuple)
         found: dict[int, Keep] = {}
-        for place, keep in self.schedule:
-            layer = max(1, round(place * num_layers)) if isinstance(place, float) else place
+        for place, keep in self._stops:
+            layer = _layer(place, num_layers)
             at_layer(layer, num_layers, lowest=1)
             found[layer] = keep  # in a shallow model two stops of a preset may fall together: the later one holds
         return found
 
+    @property
+    def _stops(self) -> Schedule:
+        return parse_schedule(self.schedule)
+
+    def looks(self, prompt: Prompt, num_layers: int) -> tuple[Look, ...]:
+        """With a profile: its heads, and the rows behind the last unprotected token."""
+        assert isinstance(self.profile, Profile)
+        free = (~prompt.protected).nonzero().flatten()
+        first = int(free[-1]) + 1 if free.numel() else 0
+        rows = tuple(range(min(first, len(prompt) - 1), len(prompt)))
+        found = [look for layer in self.layers(num_layers) for look in self.profile.score_at(layer).looks(rows)]
+        return tuple(dict.fromkeys(found))
+
     def check(self, prompt: Prompt) -> None:
-        """A budget of more tokens than the prompt has is BadInput, and so is one that grows with the depth."""
-        assert isinstance(self.schedule, tuple)
-        counts = [keep.count(len(prompt)) for _, keep in self.schedule]
-        for (place, keep), before, count in zip(self.schedule[1:], counts, counts[1:], strict=False):
+        """A budget of more tokens than the prompt has is BadInput; so is one that grows with the depth."""
+        stops = self._stops
+        counts = [keep.count(len(prompt)) for _, keep in stops]
+        for (place, keep), before, count in zip(stops[1:], counts, counts[1:], strict=False):
             if count > before:
                 legal = f"at most the {before} tokens of the stop before"
                 raise bad(f"what stays after {place}", f"{keep} ({count} tokens)", legal, "Keep fewer the deeper.")
+        for layer in self.layers(self.facts.num_layers) if self.facts else ():
+            window = self.facts.windows[layer - 1] if self.facts else None
+            if window is not None and window < len(prompt):
+                legal = f"a layer without a sliding window ({_list(self.facts.global_layers)})"  # type: ignore[union-attr]
+                way_out = f"Layer {layer} sees {window} positions and the prompt has {len(prompt)}."
+                raise bad("a layer of the schedule", layer, legal, way_out)
 
     def describe(self) -> dict[str, str | int | float | None]:
         """The settings, for the receipt."""
-        assert isinstance(self.schedule, tuple)
+        schedule = self.schedule if isinstance(self.schedule, str) else None
         return {
-            "schedule": ", ".join(f"{place:g}:{keep}" for place, keep in self.schedule),
+            "schedule": schedule or ", ".join(f"{place:g}:{keep}" for place, keep in self._stops),
             "aux": self.aux,
             "selection": self.selection,
             "revive_limit": self.revive_limit if self.revive else None,
             "revive_floor": self.revive_floor if self.revive and self.selection == "per_step" else None,
+            "profile": self.profile.title if isinstance(self.profile, Profile) else str(self.profile or "none"),
         }
 
     def after(self, observation: Observation) -> Plan:
         """The gate: protected tokens and, up to the budget, those with the highest scores; ties keep the earlier."""
-        keep = self.keeps(observation.num_layers)[observation.layer]
-        budget = keep.count(len(observation.prompt))
+        budget = self.keeps(observation.num_layers)[observation.layer].count(len(observation.prompt))
         if observation.step == 0:
-            assert observation.attention is not None
-            score = observation.attention.mean(0)
+            score = self._score(observation)
             kept = self._best(observation, score, budget)
         elif self.selection == "prefill":
             score, kept = None, self._all_in_turn(observation)
         else:
-            assert observation.attention is not None
-            score = observation.attention.mean(0)
+            score = self._score(observation)
             kept = self._limit(observation, self._best(observation, score, budget), score, self.revive_floor)
         stays = observation.pos[kept]
-        reason = f"most attended: {stays.numel()} of {observation.pos.numel()} active tokens go on, asked for {budget}"
+        reason = f"best of {observation.pos.numel()} active tokens: {stays.numel()} go on, asked for {budget}"
         return Plan(observation.layer, stays, reason, release=False, score=score if observation.step == 0 else None)
+
+    def _score(self, observation: Observation) -> Tensor:
+        """[n]: the paper's, or the profile's. A later step adds what its newest row sees to what the question saw."""
+        if not isinstance(self.profile, Profile):
+            assert observation.attention is not None
+            return observation.attention.mean(0)
+        score = self.profile.score_at(observation.layer)
+        if observation.step == 0:
+            return self.profile.rank(score, observation.looked, observation.pos, observation.prompt)
+        assert observation.first_score is not None
+        newest = self.profile.add_up(score, observation.looked, observation.pos, observation.prompt)
+        return observation.first_score.clamp_min(0.0) + newest
 
     def _best(self, observation: Observation, score: Tensor, budget: int) -> Tensor:
         """[n] bool: what the gate lets through."""
         protected = observation.prompt.protected.to(score.device)[observation.pos]
         room = max(0, budget - int(protected.sum()), 0 if bool(protected.any()) else 1)
-        return protected | highest(score.masked_fill(protected, float("-inf")), room)
+        score = score.masked_fill(protected, _NEVER)
+        reach = self._reach(observation)
+        if reach is not None:
+            score = score.masked_fill(observation.pos < reach, _NEVER)
+        return protected | highest(score, room)
+
+    def _reach(self, observation: Observation) -> int | None:
+        """The first position on which a later one can still depend, where all layers above have windows."""
+        above = self.facts.windows[observation.layer :] if self.facts else (None,)
+        if any(window is None for window in above):
+            return None
+        newest = len(observation.prompt) - 1 + observation.step
+        return max(0, newest - sum(window - 1 for window in above if window is not None))
 
     def _all_in_turn(self, observation: Observation) -> Tensor:
         """What the prefill chose and more of what it did not, in its order: all in the end."""
@@ -147,7 +227,7 @@ class LazyLLM:
         if floor > 0:
             back &= score >= floor * score.mean()
         if self.revive_limit is not None and int(back.sum()) > self.revive_limit:
-            back = highest(score.masked_fill(~back, float("-inf")), self.revive_limit)
+            back = highest(score.masked_fill(~back, _NEVER), self.revive_limit)
         return (kept & ready) | back
 
 
@@ -157,9 +237,28 @@ def highest(score: Tensor, count: int) -> Tensor:
     if count <= 0:
         return torch.zeros(size, dtype=torch.bool, device=score.device)
     if count >= size:
-        return score > float("-inf")
+        return score > _NEVER
     threshold = score.kthvalue(size - count + 1).values
     above = score > threshold
-    ties = ((score == threshold) & (score > float("-inf"))).nonzero().flatten()
+    ties = ((score == threshold) & (score > _NEVER)).nonzero().flatten()
     above[ties[: count - int(above.sum())]] = True
     return above
+
+
+def _layer(place: int | float, num_layers: int) -> int:
+    """A place of a schedule in a model of this depth."""
+    return max(1, round(place * num_layers)) if isinstance(place, float) else place
+
+
+def _near_global(schedule: Schedule, facts: ModelFacts) -> Schedule:
+    """Each stop after the nearest layer that sees everything, if there is one below the last."""
+    legal = [layer for layer in facts.global_layers if layer < facts.num_layers]
+    found: dict[int, Keep] = {}
+    for place, keep in schedule:
+        layer = _layer(place, facts.num_layers)
+        found[min(legal, key=lambda each: (abs(each - layer), each)) if legal else layer] = keep
+    return tuple(found.items())
+
+
+def _list(layers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, layers)) or "it has none"

@@ -21,8 +21,10 @@ def _make_lazyllm(
     revive: Any = None,
     revive_limit: Any = 16,
     revive_floor: Any = 1.0,
+    profile: Any = "auto",
 ) -> LazyLLM:
-    return LazyLLM(keep, aux, selection, revive, revive_limit, revive_floor)
+    profile = None if profile == "none" else profile
+    return LazyLLM(keep, aux, selection, revive, revive_limit, revive_floor, profile)
 
 
 PLANNERS: dict[str, Callable[..., Planner]] = {

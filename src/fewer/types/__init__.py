@@ -5,6 +5,7 @@ head dimension. Layers are numbered 1..L as the papers do: "after layer l" means
 and 0 is the embedding. Nothing here computes with a model.
 """
 
+from fewer.types.facts import ModelFacts
 from fewer.types.planning import Look, Looked, Observation, Plan, Planner, StepPlanner
 from fewer.types.prompt import Chunk, Document, Prompt, Wording
 from fewer.types.sampling import Keep, Sampling
@@ -15,6 +16,7 @@ __all__ = [
     "Keep",
     "Look",
     "Looked",
+    "ModelFacts",
     "Observation",
     "Plan",
     "Planner",

@@ -97,6 +97,8 @@ class Planner(Protocol):
         """The settings, for the receipt."""
         ...
 
+    # A planner may have a method `fitted(facts: ModelFacts)` that returns the planner to use for that model.
+
 
 class StepPlanner(Planner, Protocol):
     """A planner that is asked again at every step after the prefill, and may bring tokens back.

@@ -1,0 +1,181 @@
+"""Model profiles: which heads of a model point at the tokens that an answer needs, found on calibration data.
+
+A profile is a small JSON file. It names its model by a fingerprint and is refused for any other, says what it was
+fitted on, and has a score for every depth from which tokens may be left out, and schedules that were chosen with it.
+
+A score looks at the rows behind the last unprotected token (the question and what frames it). Of each head it takes the
+largest attention that any of these rows pays to a token, as a share of the head's sum over the unprotected tokens;
+shares are added up with the head's weight, and then averaged over a window, since what a head points at is often next
+to what is wanted. Not covered: prompts whose question comes first, and heads whose part depends on the position.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from torch import Tensor
+
+from fewer.errors import BadInput, bad
+from fewer.prune.schedule import parse_schedule
+from fewer.types import Look, Looked, ModelFacts, Prompt
+
+__all__ = ["Profile", "Score", "load_profile", "shipped_profile"]
+
+_STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+_WAY_OUT = "Make one with fewer calibrate."
+
+
+class Head(BaseModel):
+    """One query head and how much it counts."""
+
+    model_config = _STRICT
+
+    layer: Annotated[int, Field(ge=1)]
+    head: Annotated[int, Field(ge=0)]
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+class Score(BaseModel):
+    """The heads to look at for stops after `layer` or deeper; none of them is above it."""
+
+    model_config = _STRICT
+
+    layer: Annotated[int, Field(ge=1)]
+    heads: Annotated[tuple[Head, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Score:
+        deepest = max(head.layer for head in self.heads)
+        if deepest > self.layer:
+            raise bad("the layer of a head", deepest, f"at most {self.layer}, the score's own", "Look at it deeper.")
+        return self
+
+    def looks(self, rows: tuple[int, ...] | None) -> tuple[Look, ...]:
+        """What has to be seen for it, one look a layer."""
+        by_layer: dict[int, list[int]] = {}
+        for head in self.heads:
+            by_layer.setdefault(head.layer, []).append(head.head)
+        return tuple(Look(layer, tuple(heads), rows) for layer, heads in by_layer.items())
+
+    def weights(self, layer: int) -> Tensor:
+        """Of the heads of one layer, in order: [heads]."""
+        return torch.tensor([head.weight for head in self.heads if head.layer == layer])
+
+
+class Profile(BaseModel):
+    """All that calibration found out about one model."""
+
+    model_config = _STRICT
+
+    format: Literal["fewer-profile"]
+    version: Literal[1]
+    model: str
+    fingerprint: str
+    num_layers: Annotated[int, Field(ge=1)]
+    num_heads: Annotated[int, Field(ge=1)]
+    before: Annotated[int, Field(ge=0, le=1024)]  # a token's score flows to so many tokens before it
+    after: Annotated[int, Field(ge=0, le=1024)]  # and to so many behind it
+    scores: Annotated[tuple[Score, ...], Field(min_length=1)]  # by depth
+    presets: dict[str, str]  # schedules by name
+    fitted_on: dict[str, Any]  # tasks, seeds, prompts, and what was reached on them
+
+    @model_validator(mode="after")
+    def _check(self) -> Profile:
+        layers = [score.layer for score in self.scores]
+        if layers != sorted(set(layers)) or layers[-1] > self.num_layers:
+            legal = f"ascending, each once, and at most {self.num_layers}"
+            raise bad("the layers of the scores", layers, legal, _WAY_OUT)
+        heads = [head.head for score in self.scores for head in score.heads]
+        if max(heads) >= self.num_heads:
+            raise bad("a head of the profile", max(heads), f"at most {self.num_heads - 1}", _WAY_OUT)
+        for text in self.presets.values():
+            parse_schedule(text)
+        return self
+
+    def score_at(self, layer: int) -> Score:
+        """The score for a stop after this layer: the deepest there is by then. Raises BadInput before the first."""
+        found = [score for score in self.scores if score.layer <= layer]
+        if not found:
+            legal = f"at least {self.scores[0].layer}, where the profile of {self.model} has its first score"
+            raise bad("a layer of the schedule", layer, legal, "Prune deeper, or use no profile: profile=None.")
+        return found[-1]
+
+    def rank(self, score: Score, looked: Mapping[Look, Looked], pos: Tensor, prompt: Prompt) -> Tensor:
+        """The prefill's score of the active tokens `pos`: [n] float32. Each head's shares sum to its weight."""
+        return self._sum(score, looked, prompt, as_shares=True)[pos]
+
+    def add_up(self, score: Score, looked: Mapping[Look, Looked], pos: Tensor, prompt: Prompt) -> Tensor:
+        """The same of a later step's newest row, as attention and not as shares, so that a head that looks away
+        from the prompt says little: [n] float32."""
+        return self._sum(score, looked, prompt, as_shares=False)[pos]
+
+    def _sum(self, score: Score, looked: Mapping[Look, Looked], prompt: Prompt, as_shares: bool) -> Tensor:
+        """[T]: the heads' largest attention over the rows, added up and spread."""
+        total: Tensor | None = None
+        for look, seen in looked.items():
+            if look not in score.looks(look.rows):
+                continue
+            if total is None:
+                total = seen.rows.new_zeros(len(prompt))
+            most = seen.rows.amax(1) * (~prompt.protected).to(seen.pos.device)[seen.pos]  # [heads, n]
+            if as_shares:
+                most = most / most.sum(-1, keepdim=True).clamp_min(1e-9)
+            total[seen.pos] += score.weights(look.layer).to(most) @ most
+        assert total is not None
+        return self.spread(total)
+
+    @property
+    def title(self) -> str:
+        """What to call it on a receipt."""
+        return f"{self.model} ({self.fingerprint[:8]})"
+
+    def check_model(self, facts: ModelFacts) -> None:
+        """Raise BadInput for another model than its own."""
+        if facts.fingerprint != self.fingerprint:
+            legal = f"made for the model that runs, {facts.name} ({facts.fingerprint[:8]})"
+            way_out = "Calibrate that one with fewer calibrate, or use profile=None."
+            raise bad("profile", self.title, legal, way_out)
+
+    def spread(self, score: Tensor) -> Tensor:
+        """The mean over the window of positions from `after` before a token to `before` behind it: [T]."""
+        padded = F.pad(score[None, None], (self.after, self.before))
+        return F.avg_pool1d(padded, self.after + self.before + 1, stride=1)[0, 0]
+
+
+def load_profile(path: str | Path) -> Profile:
+    """A profile from its file. Raises BadInput where it cannot be read, or is none."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad("profile", str(path), "a readable file", f"{error}.") from None
+    return _read(text, str(path))
+
+
+@cache
+def shipped_profile(fingerprint: str) -> Profile | None:
+    """The profile that comes with the package for this model, if there is one."""
+    for entry in files("fewer.prune").joinpath("profiles").iterdir():
+        if entry.name.endswith(".json"):
+            profile = _read(entry.read_text(encoding="utf-8"), entry.name)
+            if profile.fingerprint == fingerprint:
+                return profile
+    return None
+
+
+def _read(text: str, name: str) -> Profile:
+    try:
+        return Profile.model_validate(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise bad("profile", name, "a JSON file", f"Line {error.lineno}: {error.msg}. {_WAY_OUT}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise BadInput(f"The profile {name} cannot be used: {where}: {first['msg']}. {_WAY_OUT}") from None
