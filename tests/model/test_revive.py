@@ -84,3 +84,14 @@ def test_every_step_is_the_dense_oracles(name: str, mode: dict[str, object]) -> 
             ]
             came = [sum(token in seen for seen in run.lazy.seen) for token in range(len(run.prompt))]
             assert run.state.aux.reached.tolist() == came
+
+
+def test_logits_of_all_rows_are_those_of_the_new_tokens(plain: Case) -> None:
+    run = Run(plain, 3, 23, {1: 9, 3: 4}, MODES["per_step-as-in-the-paper"])
+    run.step()
+    for _ in range(4):
+        segment = run.segment()
+        segment.logits = "all"
+        (ours,) = forward(plain.wide, [segment])
+        assert gap(ours, run.lazy.step()[None]) < FP64
+    assert sum(run.lazy.revived) > 0

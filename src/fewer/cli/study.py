@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fewer.study.run import Progress as Standing
 
-__all__ = ["app", "require_extra"]
+__all__ = ["Out", "app", "parse_shard", "require_extra", "show_standing"]
 
 SAID_EVERY_S = 30  # where nothing can move, one line this often
 
@@ -52,11 +52,11 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run a study, or what is left of it: the same command goes on where a killed one stopped."""
-    index, count = _parse_shard(shard)
+    index, count = parse_shard(shard)
     terminal = Terminal(quiet)
     with terminal.busy("Preparing"):
         from fewer.study.run import run_study
-    with _standing(terminal) as progress:
+    with show_standing(terminal) as progress:
         done = run_study(file, out, shard=(index, count), note=terminal.note, progress=progress)
     counts = ", ".join(f"{number} {status}" for status, number in sorted(done.statuses.items())) or "nothing was left"
     terminal.note(f"{done.answered} items answered now ({counts}). The log is in {done.folder}.")
@@ -192,7 +192,8 @@ def require_extra() -> None:
         raise BadInput(f"Studies need {', '.join(missing)}. Install them with: pip install 'fewer[study]'")
 
 
-def _parse_shard(text: str) -> tuple[int, int]:
+def parse_shard(text: str) -> tuple[int, int]:
+    """`K/N` as (index from 0, count). Raises BadInput."""
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     index, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= index <= count:
@@ -201,7 +202,7 @@ def _parse_shard(text: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _standing(terminal: Terminal) -> Iterator[Callable[[Standing], None]]:
+def show_standing(terminal: Terminal) -> Iterator[Callable[[Standing], None]]:
     """What to call with where a run stands: it draws a bar on a terminal, and elsewhere says a line now and then."""
     if not terminal.moves:
         said = [time.monotonic()]

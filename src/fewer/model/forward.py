@@ -78,8 +78,7 @@ def finish(adapter: Adapter, hidden: Tensor, segments: list[Segment]) -> list[Te
         remember(segment, adapter.num_layers)
         segment.state.num_seen += segment.ids.numel()
         segment.state.layers = kept
-    sizes = [segment.pos.numel() if segment.logits == "all" else 1 for segment in segments]
-    return list(torch.split(logits, sizes))
+    return list(torch.split(logits, [segment.num_logits for segment in segments]))
 
 
 def pack(adapter: Adapter, segments: list[Segment]) -> tuple[Tensor, Angles]:
@@ -150,12 +149,9 @@ def _move_rows(
 
 def _wanted_rows(hidden: Tensor, segments: list[Segment]) -> Tensor:
     """The rows whose logits were asked for."""
-    if all(segment.logits == "all" for segment in segments):
+    if sum(segment.num_logits for segment in segments) == hidden.shape[1]:
         return hidden
-    index = [
-        torch.arange(segment.rows.start if segment.logits == "all" else segment.rows.stop - 1, segment.rows.stop)
-        for segment in segments
-    ]
+    index = [torch.arange(segment.rows.stop - segment.num_logits, segment.rows.stop) for segment in segments]
     return hidden[:, torch.cat(index).to(hidden.device)]
 
 

@@ -25,7 +25,7 @@ class Segment:
     """One sequence's share of a pass: its new tokens, and who may drop some of them on the way.
 
     A planner works on a whole prompt, so it needs `prompt` and an empty `state`; later passes find what they need in
-    `state.aux`. `logits`: of the last row, or of every row that reached the end. The pass fills `plans`,
+    `state.aux`. `logits`: of the last row, or of every new row that reached the end. The pass fills `plans`,
     `released_bytes` (of each plan) and `rows_per_layer` (1..L).
     """
 
@@ -63,6 +63,13 @@ class Segment:
         self.first = self.state.num_seen
         self.visible, self.num_repeated = None, 0
         self.active, self.leaving, self.joined = [], [], []
+
+    @property
+    def num_logits(self) -> int:
+        """Rows at the end whose logits are wanted; tokens that came back are never among them."""
+        if self.logits == "last":
+            return 1
+        return min(self.pos.numel(), self.ids.numel())
 
     def observe(self, layer: int, num_layers: int) -> Observation:
         """What the planner may see after `layer` in the prefill."""

@@ -11,6 +11,7 @@ to what is wanted. Not covered: prompts whose question comes first, and heads wh
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -134,15 +135,16 @@ class Profile(BaseModel):
 
     @property
     def title(self) -> str:
-        """What to call it on a receipt."""
-        return f"{self.model} ({self.fingerprint[:8]})"
+        """What to call it on a receipt: the model, and a digest of the profile itself."""
+        digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        return f"{self.model} ({digest[:8]})"
 
     def check_model(self, facts: ModelFacts) -> None:
         """Raise BadInput for another model than its own."""
         if facts.fingerprint != self.fingerprint:
-            legal = f"made for the model that runs, {facts.name} ({facts.fingerprint[:8]})"
+            legal = f"made for the model that runs, {facts.name} (weights {facts.fingerprint[:8]})"
             way_out = "Calibrate that one with fewer calibrate, or use profile=None."
-            raise bad("profile", self.title, legal, way_out)
+            raise bad("profile", f"{self.model} (weights {self.fingerprint[:8]})", legal, way_out)
 
     def spread(self, score: Tensor) -> Tensor:
         """The mean over the window of positions from `after` before a token to `before` behind it: [T]."""

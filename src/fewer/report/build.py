@@ -26,6 +26,7 @@ from fewer.report.log import Log
 from fewer.report.number import write_count
 from fewer.report.published import Published
 from fewer.report.ranked import list_ranked, rank_all
+from fewer.report.revived import list_revived
 from fewer.report.tasks import list_tasks
 from fewer.study.folder import Run
 
@@ -72,6 +73,8 @@ def _describe(estimates: Estimates, name: str, published: Sequence[Published]) -
         sections.append(compare_at_equal(estimates, name))
     lengths = list_lengths(estimates, [*draw_heat(estimates, name), *draw_lengths(estimates, name)], name)
     sections += [lengths] if lengths else []
+    revived = list_revived(estimates, name)
+    sections += [revived] if revived else []
     margins = list_margins(log, name)
     blocks: list[Block] = [*draw_agreement(estimates, name), *draw_margins(log, name), *([margins] if margins else [])]
     sections += [Section(f"{name}answers", "The answers", tuple(blocks))] if blocks else []
