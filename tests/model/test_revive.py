@@ -53,7 +53,7 @@ class Run:
     def __init__(self, case: Case, seed: int, size: int, schedule: dict[int, int], mode: dict[str, object]) -> None:
         self.case, self.ids = case, draw(seed, size + 6)
         self.prompt = Prompt.from_ids(self.ids[:size], sinks=1, recent=1)
-        self.planner = LazyLLM(schedule, **mode)  # type: ignore[arg-type]
+        self.planner = LazyLLM(schedule, shortest=0, **mode)  # type: ignore[arg-type]
         self.lazy = lazy_of(case, self.ids, self.prompt, schedule, mode)
         self.state = State.new(NUM_LAYERS)
         self.next = size

@@ -33,6 +33,7 @@ def make_facts(
                 "stop": start + tokens,
                 "num_tokens": tokens,
                 "kept_per_layer": row,
+                "num_revived": 0,
                 "revived_per_layer": [0] * num_layers,
             }
         )

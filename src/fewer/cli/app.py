@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fewer
-from fewer.cli import ask, doctor, models, report, study
+from fewer.cli import ask, calibrate, doctor, models, report, study, study_lazyllm
 from fewer.cli.program import Program
 
 __all__ = ["app"]
@@ -24,8 +24,10 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
+study.app.command("lazyllm")(study_lazyllm.lazyllm)
 app.add_typer(study.app, name="study")
 app.command("report")(report.report)
+app.command("calibrate")(calibrate.calibrate)
 
 
 def _print_version(wanted: bool) -> None:

@@ -32,6 +32,7 @@ def ask(
     grain: options.Grain = None,
     aux: options.Aux = None,
     selection: options.Selection = None,
+    profile: options.ScoreProfile = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -61,7 +62,7 @@ def ask(
     """
     if not question.strip():
         raise bad("the question", question, "a text that is not blank", "Ask something.")
-    choice = {"keep": keep, "layer": layer, "grain": grain, "aux": aux, "selection": selection}
+    choice = {"keep": keep, "layer": layer, "grain": grain, "aux": aux, "selection": selection, "profile": profile}
     drawing = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
     _check_together(prune, choice, temperature, drawing, as_json, logprobs)
     check_targets({"--html": html, "--receipt": receipt}, docs or ())

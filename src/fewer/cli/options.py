@@ -82,6 +82,15 @@ Selection = Annotated[
     str | None,
     _option(PRUNE, "With --prune lazyllm: choose anew per_step, or by the prefill alone.", default="per_step"),
 ]
+ScoreProfile = Annotated[
+    str | None,
+    _option(
+        PRUNE,
+        "With --prune lazyllm: a file made by fewer calibrate, auto (the one that comes along for the model, if any), "
+        "or none: the paper's score.",
+        default="auto",
+    ),
+]
 
 MaxTokens = Annotated[int, _option(ANSWER, "Longest answer, in tokens, at least 1.")]
 Temperature = Annotated[

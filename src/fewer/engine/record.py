@@ -134,6 +134,8 @@ def _prompt(sequence: Sequence, size: int) -> PromptRecord:
     table = torch.stack(by_layer)  # [L, T]
     free = ~prompt.protected
     later = _computed_later(sequence, table)
+    aux = sequence.state.aux
+    back = torch.zeros_like(free) if aux is None else aux.revived.cpu() & free
     chunks = tuple(
         ChunkRecord(
             title=chunk.title,
@@ -141,6 +143,7 @@ def _prompt(sequence: Sequence, size: int) -> PromptRecord:
             stop=chunk.stop,
             num_tokens=int(free[chunk.start : chunk.stop].sum()),
             kept_per_layer=tuple((table & free)[:, chunk.start : chunk.stop].sum(1).tolist()),
+            num_revived=int(back[chunk.start : chunk.stop].sum()),
             revived_per_layer=tuple((later & free)[:, chunk.start : chunk.stop].sum(1).tolist()),
         )
         for chunk in prompt.chunks
@@ -207,6 +210,9 @@ def _bypass(sequence: Sequence) -> tuple[str, ...]:
         return ()
     if sequence.prefill is None:
         return ("the request ended before it ran",)
+    declines = getattr(sequence.request.prune, "declines", None)
+    if declines is not None and (why := declines(sequence.request.prompt)):
+        return (why,)
     if not sequence.prefill.plans:
         return ("the planner made no plan",)
     if all(plan.keep.numel() == len(sequence.request.prompt) for plan in sequence.prefill.plans):

@@ -64,6 +64,7 @@ class Adapter:
         model.set_attn_implementation(attention.NAME)
         self._decoder, self._lm_head = model.model, model.lm_head
         self._kinds: list[str] = list(config.layer_types) if self.family == "gemma3_text" else [""] * self.num_layers
+        self._fingerprint = _take_fingerprint(model)
         self.fused = fused and self.family in FUSED and getattr(config, "hidden_act", "") == "silu"
         if weights not in ("native", "int8"):
             raise bad("weights", weights, "'native' or 'int8'", "Leave it out for the weights as they are.")
@@ -108,13 +109,8 @@ class Adapter:
     @cached_property
     def facts(self) -> ModelFacts:
         """What planners may know about it."""
-        shape = (self.family, self.num_layers, self.num_heads, self.num_kv_heads, self.head_dim, self.hidden_size)
-        digest = hashlib.sha256(repr((*shape, self.vocab_size)).encode())
-        for name, weight in self.model.named_parameters():  # the norms: small, and stored as they are everywhere
-            if name.endswith("norm.weight"):
-                digest.update(weight.detach().to("cpu", torch.bfloat16).view(torch.int16).numpy().tobytes())
         windows = tuple(self._window(index) for index in range(self.num_layers))
-        return ModelFacts(self.name, digest.hexdigest()[:32], self.num_layers, self.num_heads, windows)
+        return ModelFacts(self.name, self._fingerprint, self.num_layers, self.num_heads, windows)
 
     def settle(self) -> None:
         """Wait until the device has done what it was asked for, so that a clock read next means something."""
@@ -166,6 +162,16 @@ class Adapter:
         if self.family in ("mistral", "phi3"):
             return getattr(self.config, "sliding_window", None)
         return getattr(self._decoder.layers[index].self_attn, "sliding_window", None)
+
+
+def _take_fingerprint(model: PreTrainedModel) -> str:
+    """A digest of the shapes of all weights and of the first rows of each, in bfloat16, to which all types round."""
+    digest = hashlib.sha256(model.config.model_type.encode())
+    for name, weight in sorted(model.named_parameters()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        rows = weight.detach()[:2].to("cpu", torch.bfloat16)
+        digest.update(rows.contiguous().view(torch.int16).numpy().tobytes())
+    return digest.hexdigest()[:32]
 
 
 def refusal(config: Any) -> str | None:

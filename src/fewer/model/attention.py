@@ -24,7 +24,7 @@ from transformers import AttentionInterface
 
 from fewer.kv import LayerKV
 from fewer.model.looking import look_at
-from fewer.model.visible import bias_by_position
+from fewer.model.visible import Visible, bias_by_position
 
 if TYPE_CHECKING:
     from fewer.model.segment import Segment
@@ -56,7 +56,7 @@ def attend_rows(
         if visible is None or visible.everything:
             outs.append(_attend(queries, layer, segment.pos, scaling, window))
         else:
-            outs.append(_attend_visible(queries, layer, visible.bias(window, q.dtype), scaling))
+            outs.append(_attend_visible(queries, layer, visible, scaling, window))
         for look in segment.looks.get(index + 1, ()):
             segment.looked[look] = look_at(look, queries, layer, segment, scaling, window)
     return outs[0] if len(outs) == 1 else torch.cat(outs)
@@ -98,14 +98,14 @@ def _attend(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int 
     return _fused(q, layer.k, layer.v, scaling, window)
 
 
-def _attend_visible(q: Tensor, layer: LayerKV, bias: Tensor, scaling: float) -> Tensor:
-    """q: [heads, r, d] over the rows of `layer`, with bias [r, n] on the logits. Returns [r, heads, d]."""
+def _attend_visible(q: Tensor, layer: LayerKV, visible: Visible, scaling: float, window: int | None) -> Tensor:
+    """q: [heads, r, d] over what they may see of the rows of `layer`. Returns [r, heads, d]."""
     if q.shape[1] == 1 and layer.log_w is None:
-        return _one_row(q, layer.k, layer.v, scaling, bias)
+        return _one_row(q, layer.k, layer.v, scaling, visible.bias(window, q.dtype))
     weights = None if layer.log_w is None else layer.log_w[:, None].to(q.dtype)
 
     def added(start: int, stop: int) -> Tensor:
-        part = bias[None, start:stop]
+        part = visible.bias(window, q.dtype, start, stop)[None]
         return part if weights is None else part + weights
 
     return _with_bias(q, layer, added, scaling)

@@ -16,7 +16,7 @@ from torch import Tensor
 from fewer.errors import bad
 from fewer.kv import LayerKV
 from fewer.model.adapter import Adapter, Angles
-from fewer.model.revive import Change, change_rows, remember
+from fewer.model.revive import Change, change_rows, note_step, open_memory
 from fewer.model.segment import Segment, looks_of, stops_of
 from fewer.types import Look
 
@@ -74,10 +74,13 @@ def finish(adapter: Adapter, hidden: Tensor, segments: list[Segment]) -> list[Te
     """The logits that were asked for; the states hold the pass from here on."""
     logits = adapter.head(_wanted_rows(hidden, segments))
     layers = [_release(segment) for segment in segments]
-    for segment, kept in zip(segments, layers, strict=True):
-        remember(segment, adapter.num_layers)
+    memories = [open_memory(segment, adapter.num_layers) for segment in segments]
+    for segment, kept, memory in zip(segments, layers, memories, strict=True):
+        note_step(segment, adapter.num_layers)
+        segment.state.aux = memory
         segment.state.num_seen += segment.ids.numel()
         segment.state.layers = kept
+        segment.forget()
     return list(torch.split(logits, [segment.num_logits for segment in segments]))
 
 

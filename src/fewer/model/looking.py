@@ -69,5 +69,5 @@ def _attention_rows(
         bias = bias_by_position(layer, pos, window, wide)
         logits = logits + (bias if bias.shape[0] == 1 else bias[of_head])
     if segment.visible is not None and not segment.visible.everything:
-        logits = logits + segment.visible.bias(window, wide)[-rows:]
+        logits = logits + segment.visible.bias(window, wide, segment.pos.numel() - rows)
     return torch.softmax(logits, -1)

@@ -24,7 +24,7 @@ from fewer.model.segment import Segment, asks_again, check_plan
 from fewer.model.visible import Visible
 from fewer.types import Look, Observation
 
-__all__ = ["Change", "change_rows", "remember"]
+__all__ = ["Change", "change_rows", "note_step", "open_memory"]
 
 _FAULT = "This is a fault of the planner; its protocol is fewer.types.StepPlanner."
 
@@ -50,17 +50,19 @@ def change_rows(adapter: Adapter, segment: Segment, layer: int, hidden: Tensor) 
     return _bring_back(adapter, segment, layer, hidden)
 
 
-def remember(segment: Segment, num_layers: int) -> None:
-    """Keep what the finished pass means for the tokens left out."""
-    state, planner = segment.state, segment.planner
-    segment.looked = {}
-    if planner is not None:
-        if asks_again(planner):
-            state.aux = _open(segment, num_layers)
+def open_memory(segment: Segment, num_layers: int) -> AuxCache | None:
+    """The memory of a prefill that left tokens out; what there is for a later step. Changes nothing yet."""
+    if segment.planner is None:
+        return segment.state.aux
+    return _open(segment, num_layers) if asks_again(segment.planner) and segment.plans else None
+
+
+def note_step(segment: Segment, num_layers: int) -> None:
+    """Keep what a finished pass after the prefill means for the tokens left out."""
+    aux = segment.state.aux
+    if segment.planner is not None or aux is None:
         return
-    if state.aux is None or not segment.stops:
-        return
-    aux, size = state.aux, len(state.aux.prompt)
+    size = len(aux.prompt)
     through = segment.pos[segment.pos < size]
     aux.reached[through] = num_layers
     for pos, layer, states in segment.leaving:

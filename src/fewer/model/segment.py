@@ -57,12 +57,17 @@ class Segment:
         """Start a pass at these rows, forgetting what the last one set."""
         self.plans, self.released_bytes, self.rows_per_layer = [], [], []
         self.pos, self.rows, self.stops = pos, rows, stops
-        self.looks, self.looked = {}, {}
+        self.looks = {}
         for look in looks:
             self.looks.setdefault(look.layer, []).append(look)
         self.first = self.state.num_seen
-        self.visible, self.num_repeated = None, 0
-        self.active, self.leaving, self.joined = [], [], []
+        self.num_repeated = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what only the pass needs; a finished segment may be kept for long."""
+        self.visible, self.active, self.leaving, self.joined = None, [], [], []
+        self.looked = {}
 
     @property
     def num_logits(self) -> int:
@@ -151,8 +156,8 @@ def check_plan(plan: object, seen: Observation) -> tuple[Plan, Tensor]:
     if not inside:
         legal = "an ascending, non-empty subset of the active positions"
         raise bad("plan.keep", plan.keep.tolist()[:8], legal, _FAULT)
-    lost = seen.prompt.protected.to(table.device) & ~table
+    lost = seen.protected & ~table[seen.pos]
     if bool(lost.any()):
-        places = lost.nonzero().flatten().tolist()[:8]
+        places = seen.pos[lost].tolist()[:8]
         raise bad("plan.keep", f"without {places}", "a superset of the protected positions", _FAULT)
     return plan, table

@@ -14,6 +14,8 @@ from fewer.kv import LayerKV
 
 __all__ = ["Visible", "bias_by_position"]
 
+_FEW = 128
+
 
 class Visible:
     """keys: [n] positions of the stored rows, those of the pass included; shown: [n] bool; rows: [r] positions.
@@ -29,16 +31,22 @@ class Visible:
         self._biases: dict[int | None, Tensor] = {}
         self._place: Tensor | None = None
 
-    def bias(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """0 where a row sees a key and -inf elsewhere: [r, n]. In a sliding window a key must also be that near."""
-        found = self._biases.get(window)
+    def bias(self, window: int | None, dtype: torch.dtype, start: int = 0, stop: int | None = None) -> Tensor:
+        """0 where a row sees a key and -inf elsewhere: [stop - start, n]. In a sliding window a key must be that near.
+
+        Of a few rows it is kept for the layers to come.
+        """
+        few = self.rows.numel() <= _FEW
+        found = self._biases.get(window) if few else self._hide(window, self.rows[start:stop], dtype)
         if found is None:
-            hidden = ~self.shown | (self.keys > self.rows[:, None])
-            if window is not None:
-                hidden |= self.keys <= self.rows[:, None] - window
-            found = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
-            self._biases[window] = found
-        return found.to(dtype)
+            found = self._biases[window] = self._hide(window, self.rows, dtype)
+        return (found[start:stop] if few else found).to(dtype)
+
+    def _hide(self, window: int | None, rows: Tensor, dtype: torch.dtype) -> Tensor:
+        hidden = ~self.shown | (self.keys > rows[:, None])
+        if window is not None:
+            hidden |= self.keys <= rows[:, None] - window
+        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
 
     def find(self, pos: Tensor) -> Tensor:
         """The row that holds each of these positions: [m]."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -30,6 +31,7 @@ __all__ = ["LazyLLM"]
 
 _AUX = ("keep", "recompute", "off")
 _NEVER = float("-inf")
+_MOST_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,17 @@ class LazyLLM:
 
     aux: "keep" the hidden states of tokens left out; "recompute" them from the embedding when they come back; "off":
     none comes back. None is "keep", or "off" where `revive` is False. selection: "per_step" chooses by each step's own
-    attention, "prefill" by the prefill's alone. revive: whether tokens come back; with selection "prefill" they do so
-    at the next steps, best first, whatever these attend to.
+    attention, "prefill" by the prefill's alone. revive: whether tokens come back, another way to say aux "keep" or
+    "off"; with selection "prefill" they do so at the next steps, best first, whatever these attend to, until all are
+    back. Without revival a step sees those of its choice that are there: fewer than its budget, since what is there is
+    what the prefill chose.
 
     The gate also wants tokens that hardly differ from those it leaves out: on the embedded model over nine tenths of
     the tokens that it would bring back hold less than the mean attention, and together under 1% of it. So a token
     comes back only if its score is at least `revive_floor` times the mean over the active tokens, and at most
     `revive_limit` of them are computed at once, the best. The paper has neither: 0 and None.
+
+    A prompt of fewer than `shortest` tokens is computed whole: choosing would cost more than it saves.
 
     In a layer with a sliding window the newest position does not see the whole prompt, so stops belong after layers
     without one: presets move to the nearest, other schedules are refused, unless the prompt fits into the window. Where
@@ -63,6 +69,7 @@ class LazyLLM:
     revive_limit: int | None = 16
     revive_floor: float = 1.0
     profile: Literal["auto"] | str | Path | Profile | None = "auto"
+    shortest: int = 256
     facts: ModelFacts | None = None  # of the model it was fitted to
 
     name: ClassVar[str] = "lazyllm"
@@ -85,6 +92,7 @@ class LazyLLM:
         if self.revive_limit is not None:
             check_number("revive_limit", self.revive_limit, int, 1, None, "Use None for no limit.")
         check_number("revive_floor", self.revive_floor, float, 0.0, None, "Use 0 to bring back all that is wanted.")
+        check_number("shortest", self.shortest, int, 0, None, "Use 0 to prune prompts of any length.")
         if self.profile is not None and not isinstance(self.profile, (str, Path, Profile)):
             raise bad("profile", self.profile, "auto, None, a file or a Profile", "Leave it out for auto.")
 
@@ -118,23 +126,26 @@ class LazyLLM:
 
     def keeps(self, num_layers: int) -> dict[int, Keep]:
         """What each stop keeps, for a model of this depth."""
-        found: dict[int, Keep] = {}
-        for place, keep in self._stops:
-            layer = _layer(place, num_layers)
-            at_layer(layer, num_layers, lowest=1)
-            found[layer] = keep  # in a shallow model two stops of a preset may fall together: the later one holds
-        return found
+        return _keeps(self._stops, num_layers)
 
     @property
     def _stops(self) -> Schedule:
-        return parse_schedule(self.schedule)
+        return parse_schedule(self.schedule) if isinstance(self.schedule, str) else self.schedule  # type: ignore
+
+    def declines(self, prompt: Prompt) -> str | None:
+        """Why nothing is left out of this prompt, if so."""
+        if len(prompt) < self.shortest:
+            return f"the prompt has {len(prompt)} tokens; below {self.shortest} choosing costs more than it saves"
+        return "every token is protected" if bool(prompt.protected.all()) else None
 
     def looks(self, prompt: Prompt, num_layers: int) -> tuple[Look, ...]:
-        """With a profile: its heads, and the rows behind the last unprotected token."""
+        """With a profile: its heads, and the rows behind the last unprotected token, the newest 256 at most."""
         assert isinstance(self.profile, Profile)
-        free = (~prompt.protected).nonzero().flatten()
-        first = int(free[-1]) + 1 if free.numel() else 0
-        rows = tuple(range(min(first, len(prompt) - 1), len(prompt)))
+        if self.declines(prompt):
+            return ()
+        size = len(prompt)
+        first = int((~prompt.protected).nonzero()[-1]) + 1
+        rows = tuple(range(min(size - 1, max(first, size - _MOST_ROWS)), size))
         found = [look for layer in self.layers(num_layers) for look in self.profile.score_at(layer).looks(rows)]
         return tuple(dict.fromkeys(found))
 
@@ -162,11 +173,14 @@ class LazyLLM:
             "selection": self.selection,
             "revive_limit": self.revive_limit if self.revive else None,
             "revive_floor": self.revive_floor if self.revive and self.selection == "per_step" else None,
+            "shortest": self.shortest,
             "profile": self.profile.title if isinstance(self.profile, Profile) else str(self.profile or "none"),
         }
 
-    def after(self, observation: Observation) -> Plan:
+    def after(self, observation: Observation) -> Plan | None:
         """The gate: protected tokens and, up to the budget, those with the highest scores; ties keep the earlier."""
+        if self.declines(observation.prompt):
+            return None
         budget = self.keeps(observation.num_layers)[observation.layer].count(len(observation.prompt))
         if observation.step == 0:
             score = self._score(observation)
@@ -194,7 +208,7 @@ class LazyLLM:
 
     def _best(self, observation: Observation, score: Tensor, budget: int) -> Tensor:
         """[n] bool: what the gate lets through."""
-        protected = observation.prompt.protected.to(score.device)[observation.pos]
+        protected = observation.protected
         room = max(0, budget - int(protected.sum()), 0 if bool(protected.any()) else 1)
         score = score.masked_fill(protected, _NEVER)
         reach = self._reach(observation)
@@ -243,6 +257,16 @@ def highest(score: Tensor, count: int) -> Tensor:
     ties = ((score == threshold) & (score > _NEVER)).nonzero().flatten()
     above[ties[: count - int(above.sum())]] = True
     return above
+
+
+@lru_cache(maxsize=256)
+def _keeps(stops: Schedule, num_layers: int) -> dict[int, Keep]:
+    found: dict[int, Keep] = {}
+    for place, keep in stops:
+        layer = _layer(place, num_layers)
+        at_layer(layer, num_layers, lowest=1)
+        found[layer] = keep  # in a shallow model two stops of a preset may fall together: the later one holds
+    return found
 
 
 def _layer(place: int | float, num_layers: int) -> int:

@@ -13,37 +13,33 @@ from fewer.types import Planner
 
 __all__ = ["PLANNERS", "make_planner"]
 
-
-def _make_lazyllm(
-    keep: Any = "balanced",
-    aux: Any = None,
-    selection: Any = "per_step",
-    revive: Any = None,
-    revive_limit: Any = 16,
-    revive_floor: Any = 1.0,
-    profile: Any = "auto",
-) -> LazyLLM:
-    profile = None if profile == "none" else profile
-    return LazyLLM(keep, aux, selection, revive, revive_limit, revive_floor, profile)
-
-
 PLANNERS: dict[str, Callable[..., Planner]] = {
     "random": RandomPrune,
     "static": StaticPrune,
     "ends": EndsPrune,
-    "lazyllm": _make_lazyllm,
+    "lazyllm": LazyLLM,
 }
+_INTERNAL = ("facts",)
 
 
 def make_planner(name: str, **settings: Any) -> Planner | None:
-    """A planner by its name; `none` is None. `keep` is a budget, and for lazyllm a schedule."""
+    """A planner by its name; `none` is None. `keep` is a budget, and for lazyllm its schedule; profile may be `none`.
+
+    Raises BadInput for an unknown name or setting, and TypeError where the budget is missing.
+    """
     if name == "none":
         return None
     if name not in PLANNERS:
         legal = "one of " + ", ".join(["none", *sorted(PLANNERS)])
         raise bad("prune", name, legal, "Leave it out to compute every token.")
-    known = signature(PLANNERS[name]).parameters
+    known = ["keep" if key == "schedule" else key for key in signature(PLANNERS[name]).parameters]
     for key in settings:
-        if key not in known:
-            raise bad(f"the setting {key} of {name}", settings[key], f"one of {', '.join(known)}", "Leave it out.")
+        if key not in known or key in _INTERNAL:
+            legal = f"one of {', '.join(key for key in known if key not in _INTERNAL)}"
+            raise bad(f"the setting {key} of {name}", settings[key], legal, "Leave it out.")
+    if name == "lazyllm":
+        if "keep" in settings:
+            settings["schedule"] = settings.pop("keep")
+        if settings.get("profile") == "none":
+            settings["profile"] = None
     return PLANNERS[name](**settings)

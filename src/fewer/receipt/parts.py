@@ -98,6 +98,8 @@ class ChunkRecord(BaseModel):
     """The chunk's tokens that may be left out; fewer than stop - start where some are protected."""
     kept_per_layer: PerLayer
     """How many of num_tokens were computed at each layer in the prefill."""
+    num_revived: Count
+    """Its tokens that came back after the prefill at some step, each once."""
     revived_per_layer: PerLayer
     """How many of num_tokens were computed at each layer after the prefill, because a later step wanted them."""
 

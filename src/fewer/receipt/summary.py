@@ -85,9 +85,10 @@ def describe_revival(record: RevivalRecord) -> str:
     if record.aux == "off":
         return f"chosen anew at {steps}; none comes back"
     words = f"{format_count(record.num_revived, 'token')} came back in {steps}"
-    words += f", {format_count(record.token_layers_revived, 'token-layer')}"
-    kept = f"states of the others held: {format_bytes(record.aux_bytes)}"
-    return f"{words}; {kept if record.aux == 'keep' else 'no states held'}"
+    if record.num_revived:
+        words += f", at most {max(record.revived_per_step):,} at one"
+        words += f"; {format_count(record.token_layers_revived, 'token-layer')} for them"
+    return f"{words}; {format_bytes(record.aux_bytes) + ' of states' if record.aux == 'keep' else 'no states'} held"
 
 
 def describe_claim(receipt: Receipt) -> str:

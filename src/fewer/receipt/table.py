@@ -116,7 +116,7 @@ def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:
     each = f"one mark for {format_count(block, 'layer')}"
     table = Table(box=None, padding=(0, 1), pad_edge=False, caption_justify="left")
     table.caption = f"layers 1 to {size} of the prefill, {each}; higher: more of the chunk's tokens computed"
-    revived = any(any(chunk.revived_per_layer) for chunk in receipt.prompt.chunks)
+    revived = any(chunk.num_revived for chunk in receipt.prompt.chunks)
     table.add_column("chunk", no_wrap=True, max_width=title_len)
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("computed", justify="right", no_wrap=True)
@@ -129,13 +129,13 @@ def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:
         title = _write(chunk.title or f"chunk {number}", title_len, encoding)
         share = format_share(sum(chunk.kept_per_layer), chunk.num_tokens * size)
         marks = draw_marks(chunk.kept_per_layer, chunk.num_tokens, max_marks, encoding != "utf-8")
-        back = [f"{max(chunk.revived_per_layer):,}"] if revived else []
+        back = [f"{chunk.num_revived:,}"] if revived else []
         table.add_row(title, f"{chunk.num_tokens:,}", share, marks, *back)
     if rest := chunks[len(shown) :]:
         tokens = sum(chunk.num_tokens for chunk in rest)
         kept = [sum(layer) for layer in zip(*(chunk.kept_per_layer for chunk in rest), strict=True)]
         marks = draw_marks(kept, tokens, max_marks, encoding != "utf-8")
-        back = [f"{sum(max(chunk.revived_per_layer) for chunk in rest):,}"] if revived else []
+        back = [f"{sum(chunk.num_revived for chunk in rest):,}"] if revived else []
         table.add_row(f"{len(rest):,} more", f"{tokens:,}", format_share(sum(kept), tokens * size), marks, *back)
     return table
 

@@ -138,7 +138,8 @@ def _tabulate(estimates: Estimates, found: Sequence[_Used], name: str) -> Table:
     )
     caption = (
         "Shares of the prompt's tokens that went through the last layer, in the prefill and by the end of the answer; "
-        "tokens that came back, in an answer and in a step; bytes of stored hidden states beside keys and values. "
+        "tokens that came back, in an answer and in a step; bytes of stored hidden states beside keys and values, "
+        "reserved rows included. "
         f"{HOW}"
     )
     return Table(f"{name}revived", "Brought back", caption, columns, tuple(rows), heads=2)

@@ -11,8 +11,7 @@ __all__ = ["ModelFacts"]
 class ModelFacts:
     """windows: of each layer 1..L, the sliding window in positions, or None where a layer sees everything.
 
-    fingerprint: of the shape and some of the weights; the same whatever type they are loaded in, as long as the
-    stored ones are.
+    fingerprint: of the shapes and of some rows of every weight; the same in whatever type they are loaded.
     """
 
     name: str

@@ -54,6 +54,11 @@ class Observation:
     first_score: Tensor | None = None  # [n] float32: `score` of the prefill's plan here; -inf where it was not active
     looked: Mapping[Look, Looked] = field(default_factory=dict)
 
+    @property
+    def protected(self) -> Tensor:
+        """Which of the active tokens no plan may leave out: [n] bool."""
+        return self.prompt.protected.to(self.pos.device)[self.pos]
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -97,7 +102,8 @@ class Planner(Protocol):
         """The settings, for the receipt."""
         ...
 
-    # A planner may have a method `fitted(facts: ModelFacts)` that returns the planner to use for that model.
+    # A planner may also have `fitted(facts: ModelFacts)`, which returns the planner to use for that model, and
+    # `declines(prompt)`, which says why it will leave nothing out, or None.
 
 
 class StepPlanner(Planner, Protocol):

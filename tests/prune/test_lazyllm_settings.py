@@ -1,0 +1,135 @@
+"""LazyLLM's settings: every one it refuses and with what words, presets on models with windows, what receipts say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fewer import BadInput, Keep, LazyLLM, Prompt
+from fewer.prune import make_planner
+from fewer.types import ModelFacts
+
+L = 6
+
+
+def lazy(schedule: object, **settings: object) -> LazyLLM:
+    return LazyLLM(schedule, **{"shortest": 0, "profile": None, **settings})
+
+
+def facts(*windows: int | None) -> ModelFacts:
+    return ModelFacts("made up", "0" * 32, len(windows), 2, windows)
+
+
+def test_stops_in_layers_with_windows_are_refused() -> None:
+    planner = replace(lazy({2: 5}), facts=facts(None, 8, None, 8))
+    planner.check(Prompt.from_ids(range(8)))
+    with pytest.raises(BadInput) as caught:
+        planner.check(Prompt.from_ids(range(9)))
+    legal = "a layer of the schedule is 2; it must be a layer without a sliding window (1, 3). "
+    assert str(caught.value) == legal + "Layer 2 sees 8 positions and the prompt has 9."
+    with pytest.raises(BadInput, match=r"a layer without a sliding window \(it has none\)"):
+        replace(lazy({2: 5}), facts=facts(8, 8, 8)).check(Prompt.from_ids(range(9)))
+    replace(lazy({3: 5}), facts=facts(None, 8, None, 8)).check(Prompt.from_ids(range(9)))
+
+
+def test_presets_move_to_the_nearest_layer_that_sees_everything() -> None:
+    every_sixth = tuple(None if layer % 6 == 0 else 512 for layer in range(1, 27))
+    fitted = lazy("balanced").fitted(facts(*every_sixth))  # 0.6 and 0.73 of 26: 16 and 19
+    assert fitted.layers(26) == (18,)  # both: the later one holds
+    assert fitted.keeps(26) == {18: Keep(fraction=0.1)}
+    assert lazy("balanced").fitted(facts(*(None,) * 30)).layers(30) == (18, 22)
+    assert lazy("aggressive").fitted(facts(None, None)).layers(2) == (1,)
+    assert lazy({2: 5}).fitted(facts(None, 8, None, 8)).layers(4) == (2,)  # others are not moved
+
+
+def test_budgets_that_a_prompt_cannot_meet() -> None:
+    prompt = Prompt.from_ids(range(10))
+    lazy({1: 10, 2: "100%"}).check(prompt)
+    with pytest.raises(BadInput, match="keep is 11; it must be at most 10, the prompt's tokens"):
+        lazy({1: 11}).check(prompt)
+    mixed = lazy({1: "20%", 2: 3})
+    with pytest.raises(BadInput) as caught:
+        mixed.check(prompt)
+    assert str(caught.value) == (
+        "what stays after 2 is '3 tokens (3 tokens)'; it must be at most the 2 tokens of the stop before. "
+        "Keep fewer the deeper."
+    )
+    mixed.check(Prompt.from_ids(range(15)))
+
+
+@pytest.mark.parametrize(("schedule", "layer"), [({0: 5}, 0), ({-1: 5}, -1), ({6: 5}, 6), ("3:9,99:5", 99)])
+def test_layers_that_a_model_lacks(schedule: object, layer: int) -> None:
+    with pytest.raises(BadInput, match=f"layer is {layer}; it must be a whole number from 1 to 5 "):
+        lazy(schedule).layers(L)
+
+
+def test_layers_scale_with_the_depth() -> None:
+    assert lazy("aggressive").layers(30) == (10, 18, 25)
+    assert lazy("aggressive").layers(4) == (1, 2, 3)
+    assert lazy("0.5:50%, 0.52:20%").keeps(4) == {2: Keep(fraction=0.2)}
+    assert lazy({3: 5, 1: 9}).layers(4) == (1, 3)
+
+
+def test_descriptions() -> None:
+    assert LazyLLM(shortest=9).describe() == {
+        "schedule": "balanced",
+        "aux": "keep",
+        "selection": "per_step",
+        "revive_limit": 16,
+        "revive_floor": 1.0,
+        "shortest": 9,
+        "profile": "auto",
+    }
+    off = lazy({3: 5, 1: "50%"}, revive=False).describe()
+    assert (off["schedule"], off["aux"], off["profile"]) == ("1:50%, 3:5 tokens", "off", "none")
+    assert (off["revive_limit"], off["revive_floor"]) == (None, None)
+    once = lazy("0.25:50%", selection="prefill", revive_limit=None).describe()
+    assert (once["schedule"], once["revive_limit"], once["revive_floor"]) == ("0.25:50%", None, None)
+    assert lazy("mild").fitted(facts(*(None,) * 10)).describe()["schedule"] == "7:30%, 8:10%"
+
+
+def test_what_it_needs_to_see() -> None:
+    assert LazyLLM().needs == "last_query"
+    assert lazy("mild").fitted(facts(*(None,) * 10)).needs == "last_query"
+
+
+NAN, INF = float("nan"), float("inf")
+BAD = [
+    ({"aux": "maybe"}, "aux is 'maybe'; it must be one of keep, recompute, off. Leave it out to keep the states."),
+    ({"aux": True}, "aux is True; it must be one of keep, recompute, off."),
+    ({"aux": ["keep"]}, "aux is ['keep']; it must be one of"),
+    ({"selection": "once"}, "selection is 'once'; it must be per_step or prefill. Leave it out to choose at every"),
+    ({"selection": None}, "selection is None; it must be per_step or prefill."),
+    ({"revive": 1}, "revive is 1; it must be True or False. Leave it out to bring tokens back."),
+    ({"revive": "no"}, "revive is 'no'; it must be True or False."),
+    ({"revive_limit": 0}, "revive_limit is 0; it must be a whole number of at least 1. Use None for no limit."),
+    ({"revive_limit": 1.5}, "revive_limit is 1.5; it must be a whole number"),
+    ({"revive_limit": True}, "revive_limit is True; it must be a whole number"),
+    ({"revive_floor": -0.1}, "revive_floor is -0.1; it must be a number of at least 0. Use 0 to bring back all that"),
+    ({"revive_floor": NAN}, "revive_floor is nan; it must be a number"),
+    ({"revive_floor": None}, "revive_floor is None; it must be a number"),
+    ({"revive_floor": "1"}, "revive_floor is '1'; it must be a number"),
+    (
+        {"shortest": -1},
+        "shortest is -1; it must be a whole number of at least 0. Use 0 to prune prompts",
+    ),
+    ({"shortest": 2.0}, "shortest is 2.0; it must be a whole number"),
+    ({"profile": 5}, "profile is 5; it must be auto, None, a file or a Profile. Leave it out for auto."),
+    ({"profile": {}}, "profile is {}; it must be auto, None, a file or a Profile."),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), BAD, ids=[str(wrong) for wrong, _ in BAD])
+def test_settings_that_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(message)):
+        LazyLLM(**wrong)
+
+
+def test_by_its_name() -> None:
+    planner = make_planner("lazyllm", keep="2:50%", aux="off", profile="none")
+    assert (planner.name, planner.layers(4), planner.aux, planner.profile) == ("lazyllm", (2,), "off", None)
+    assert make_planner("lazyllm") == LazyLLM()
+    with pytest.raises(BadInput, match="the setting layer of lazyllm is 3; it must be one of keep, aux, selection"):
+        make_planner("lazyllm", layer=3)
