@@ -1,7 +1,8 @@
-"""LazyLLM among other requests: each gets what it gets alone, in a batch, in a stream, sampled, scored, and fanned out."""
+"""LazyLLM among other requests: each gets what it gets alone, in a batch, a stream, sampled, scored, fanned out."""
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +14,7 @@ from tinytext import NUM_LAYERS, make_engine, random_ids, request
 
 from fewer import Answer, EndsPrune, Engine, LazyLLM, NonFiniteError, Prompt, Request, Sampling, StaticPrune
 from fewer.engine.batch import Batch, Sequence
+from fewer.engine.engine import Stream
 from fewer.types import Observation, Plan
 from tolerances import FP32
 
@@ -107,31 +109,28 @@ def test_joining_and_leaving_at_any_step(
             same(engine._answer(sequence), expected)
 
 
-QUESTION = "Who lit the lamp?", ["The lamp was lit by two men. " * 2]
-
-
-@pytest.mark.parametrize("how", [{}, {"temperature": 1.0, "seed": 3}])
-def test_a_stream_gives_the_answer(engine: Engine, how: dict[str, Any]) -> None:
-    chosen = {"prune": lazy({1: 40, 3: 20}, **PAPER), "max_tokens": 20, "ignore_eos": True, **how}
-    whole = engine.ask(*QUESTION, **chosen)
-    assert whole.receipt.revival.num_revived > 0
-    stream = engine.stream(*QUESTION, **chosen)
-    assert "".join(stream) == whole.text
-    same(stream.answer, whole)
+@pytest.mark.parametrize("name", ["paper", "recompute", "sampled", "by the prefill", "declined", "one answer token"])
+def test_a_stream_gives_the_answer(engine: Engine, alone: dict[str, Answer], name: str) -> None:
+    stream = Stream(engine, POOL[name], time.perf_counter(), None)
+    assert "".join(stream) == alone[name].text
+    same(stream.answer, alone[name])
 
 
 @pytest.mark.parametrize("pieces", [0, 1, 3])
-def test_a_stream_that_is_cancelled_has_an_honest_receipt(engine: Engine, pieces: int) -> None:
-    chosen = {"prune": lazy({1: 40, 3: 20}, **PAPER), "max_tokens": 20, "ignore_eos": True}
-    whole = engine.ask(*QUESTION, **chosen)
-    with engine.stream(*QUESTION, **chosen) as stream:
+def test_a_stream_that_is_cancelled_has_an_honest_receipt(
+    engine: Engine, alone: dict[str, Answer], pieces: int
+) -> None:
+    whole = alone["paper"]
+    with Stream(engine, POOL["paper"], time.perf_counter(), None) as stream:
         for _ in zip(range(pieces), stream, strict=False):
             pass
     answer = stream.answer
     assert answer.finish_reason == "cancelled"
     assert answer.ids == whole.ids[: len(answer.ids)]
+    assert len(answer.ids) < len(whole.ids)
     steps = max(0, len(answer.ids) - 1)
     assert answer.receipt.computed.decode_steps == steps
+    assert bool(answer.receipt.revival) == bool(pieces)
     if pieces:
         assert answer.receipt.revival.revived_per_step == whole.receipt.revival.revived_per_step[:steps]
         assert answer.receipt.revival.active_per_step == whole.receipt.revival.active_per_step[:steps]
@@ -192,6 +191,16 @@ def test_scores_that_share_a_prefill_choose_for_themselves(engine: Engine) -> No
     assert together[0].receipt.revival.num_revived > 0
 
 
+def test_with_eight_bit_weights(device: torch.device) -> None:
+    engine = make_engine(device, weights="int8")
+    names = ["paper", "recompute", "sampled", "by the prefill"]
+    for name, answer in zip(names, engine.generate([POOL[name] for name in names]), strict=True):
+        same(answer, engine.generate([POOL[name]])[0])
+    everything = request(random_ids(1, 40), lazy({1: "100%", 3: "100%"}), ignore_eos=True)
+    full = request(random_ids(1, 40), ignore_eos=True)
+    assert engine.generate([everything])[0].ids == engine.generate([full])[0].ids
+
+
 class Faulty:
     """LazyLLM that raises at a step."""
 
@@ -225,7 +234,7 @@ def test_a_planner_that_raises_at_a_step_fails_alone(engine: Engine, alone: dict
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_broken_weights_are_named_as_without_pruning(device: torch.device, layer: int, value: float) -> None:
     def poison(model: torch.nn.Module) -> None:
-        model.model.layers[layer - 1].self_attn.q_proj.weight.view(-1)[5] = value
+        model.model.layers[layer - 1].mlp.down_proj.weight.view(-1)[5] = value
 
     engine = make_engine(device, poison)
     messages = set()

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import pytest
 import torch
 from cases import CASES, NUM_LAYERS, Case, gap
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from lazy_runs import Run, make_prompt
 
 from fewer import LazyLLM
 from fewer.kv import State
-from fewer.model.adapter import Adapter
-from fewer.model.forward import forward
-from fewer.model.segment import Segment
-from fewer.types import Chunk, Observation, Plan, Planner, Prompt
+from fewer.types import Observation, Plan, Planner, Prompt
 from tiny import VOCAB
 from tolerances import FP64
 
@@ -68,51 +62,6 @@ class Wandering:
         return Plan(seen.layer, keep, release=False, score=torch.zeros(seen.pos.numel()) if not seen.step else None)
 
 
-@dataclass
-class Run:
-    """One generation in float64, and which (token, layer) pairs it computed."""
-
-    adapter: Adapter
-    prompt: Prompt
-    planner: Planner | None
-    state: State = field(default_factory=lambda: State.new(NUM_LAYERS))
-    pairs: Counter[tuple[int, int]] = field(default_factory=Counter)  # stored
-    again: Counter[tuple[int, int]] = field(default_factory=Counter)  # computed a second time, and not stored
-    rows: list[int] = field(default_factory=list)
-    token: int | None = None
-
-    def step(self, token: int | None = None) -> Tensor:
-        """The next logits, after the prompt or after `token` (the likeliest unless given)."""
-        if self.state.num_seen == 0:
-            segment = Segment(self.state, self.prompt.ids, self.planner, self.prompt)
-        else:
-            segment = Segment(self.state, torch.tensor([self.token if token is None else token]))
-        with self.counting():
-            (logits,) = forward(self.adapter, [segment])
-        self.rows += segment.rows_per_layer
-        self.token = int(logits.argmax())
-        return logits[0]
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        layers = self.adapter.layers
-        self.adapter.layers = [self.watched(number, layer) for number, layer in enumerate(layers, 1)]
-        try:
-            yield
-        finally:
-            self.adapter.layers = layers
-
-    def watched(self, number: int, layer: Any) -> Any:
-        def call(hidden: Tensor, angles: Any, segments: list[Segment]) -> Tensor:
-            for segment in segments:
-                assert segment.pos.numel() == hidden.shape[1]
-                assert bool((segment.pos[1:] > segment.pos[:-1]).all())
-                (self.pairs if segment.stores else self.again).update((pos, number) for pos in segment.pos.tolist())
-            return layer(hidden, angles, segments)
-
-        return call
-
-
 @dataclass(frozen=True)
 class Draw:
     """What hypothesis chose."""
@@ -130,12 +79,6 @@ class Draw:
         chosen = {**self.settings, **changes}
         planner = LazyLLM(schedule or self.schedule, shortest=0, profile=None, **chosen)
         return planner.fitted(CASES[self.name].wide.facts)
-
-
-def make_prompt(size: int, free: set[int], seed: int) -> Prompt:
-    ids = torch.randint(0, VOCAB, (size,), generator=torch.Generator().manual_seed(seed))
-    protected = torch.tensor([place not in free for place in range(size - 1)] + [True])
-    return Prompt(ids, protected, (Chunk("", 0, size),), (size - 1, size))
 
 
 @st.composite
@@ -275,109 +218,17 @@ def test_tokens_chosen_to_bring_back_the_most_cost_no_more_than_a_full_run(plain
     assert run.pairs.total() <= (40 + 12) * NUM_LAYERS
 
 
-LAZY = {"profile": None, "shortest": 0, "revive_limit": None, "revive_floor": 0}
-SCHEDULE = {1: 14, 2: 8, 3: 5}
-
-
-def picture(state: State) -> list[object]:
-    """All that a state holds, as it is now."""
-    aux = state.aux
-    kv = [(layer.num_rows, layer.pos.tolist(), layer.k.tolist(), layer.v.tolist()) for layer in state.layers]
-    return [
-        *(state.num_seen, kv, aux.reached.tolist(), list(aux.steps), aux.revived.tolist(), aux.slot.tolist()),
-        *(None if aux.states is None else aux.states.tolist(), {k: v.tolist() for k, v in aux.scores.items()}),
-    ]
-
-
-@pytest.mark.parametrize("aux", ["keep", "recompute", "off"])
-def test_a_fork_goes_its_own_way(plain: Case, aux: str) -> None:
-    def start() -> Run:
-        run = Run(plain.wide, make_prompt(30, set(range(29)), 2), LazyLLM(SCHEDULE, aux, **LAZY))
-        for token in (None, 7, 99):
-            run.step(token)
-        return run
-
-    ways = ([5, 88, 41, 17, 3], [120, 60, 7, 1, 90])
-    alone = []
-    for way in ways:
-        run = start()
-        alone.append([run.step(token) for token in way])
-    first = start()
-    second = Run(plain.wide, first.prompt, None, first.state.fork())
-    for index in range(5):  # in turn, so that anything shared would show
-        for run, way, expected in zip((first, second), ways, alone, strict=True):
-            assert torch.equal(run.step(way[index]), expected[index])
-    assert aux == "off" or sum(step.revived for step in first.state.aux.steps) > 0
-    assert first.state.aux.steps != second.state.aux.steps
-
-
-@contextmanager
-def broken(adapter: Adapter, place: str) -> Iterator[None]:
-    """A layer, the rotary angles or the head raises."""
-
-    def fail(*_: object) -> Tensor:
-        raise RuntimeError("broke")
-
-    if place in ("head", "embed"):
-        setattr(adapter, place, fail)
-    else:
-        layers = adapter.layers
-        adapter.layers = [fail if number == int(place) else layer for number, layer in enumerate(layers, 1)]
-    try:
-        yield
-    finally:
-        if place in ("head", "embed"):
-            delattr(adapter, place)
-        else:
-            adapter.layers = layers
-
-
-@pytest.mark.parametrize("aux", ["keep", "recompute"])
-@pytest.mark.parametrize("place", ["embed", "1", "2", "3", "4", "head"])
-def test_a_pass_that_raises_changes_nothing(plain: Case, aux: str, place: str) -> None:
-    def start() -> Run:
-        return Run(plain.wide, make_prompt(30, set(range(29)), 2), LazyLLM(SCHEDULE, aux, **LAZY))
-
-    tokens = [None, 7, 99, 5, 88, 41]
-    whole = start()
-    expected = [whole.step(token) for token in tokens]
-    run = start()
-    for token, logits in zip(tokens, expected, strict=True):
-        before = picture(run.state) if token is not None else None
-        with broken(plain.wide, place), pytest.raises(RuntimeError, match="broke"):
-            run.step(token)
-        if before is None:
-            assert [layer.num_rows for layer in run.state.layers] == [0] * NUM_LAYERS
-            assert (run.state.num_seen, run.state.aux) == (0, None)
-        else:
-            assert picture(run.state) == before
-        assert gap(run.step(token), logits) < FP64
-    assert run.state.aux.steps == whole.state.aux.steps
-
-
-@pytest.mark.parametrize("layer", [1, 2, 3])
-def test_a_planner_that_raises_at_a_step_changes_nothing(plain: Case, layer: int) -> None:
-    faults = []
-
-    class Failing:
-        """Raises where it is told to."""
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(lazy, name)
-
-        def after(self, seen: Observation) -> Plan | None:
-            if faults and seen.layer == layer:
-                raise RuntimeError(faults.pop())
-            return lazy.after(seen)
-
-    lazy = LazyLLM(SCHEDULE, **LAZY)
-    whole = Run(plain.wide, make_prompt(30, set(range(29)), 2), lazy)
-    run = Run(plain.wide, whole.prompt, Failing())
-    for token in (None, 7, 99, 5, 88):
-        before = picture(run.state) if run.state.aux else None
-        faults.append("the planner broke")
-        with pytest.raises(RuntimeError, match="the planner broke"):
-            run.step(token)
-        assert (picture(run.state) if run.state.aux else None) == before
-        assert gap(run.step(token), whole.step(token)) < FP64
-    assert run.state.aux.steps == whole.state.aux.steps
+def test_hundreds_of_steps_past_the_reserved_rows(plain: Case) -> None:
+    prompt = make_prompt(40, set(range(39)), 3)
+    lazy = LazyLLM({1: 20, 2: 12, 3: 6}, profile=None, shortest=0, revive_limit=None, revive_floor=0)
+    every = LazyLLM({1: "100%", 3: "100%"}, profile=None, shortest=0)
+    runs = [Run(plain.wide, prompt, planner, State.new(NUM_LAYERS, 3)) for planner in (lazy, every, None)]
+    tokens = torch.randint(0, VOCAB, (300,), generator=torch.Generator().manual_seed(8)).tolist()
+    for token in (None, *tokens):
+        pruned, kept, full = (run.step(token) for run in runs)
+    assert gap(kept, full) < FP64
+    assert pruned.isfinite().all()
+    assert max(runs[0].pairs.values()) == 1
+    assert runs[0].pairs.total() <= runs[2].pairs.total() == (40 + 300) * NUM_LAYERS
+    assert int(runs[0].state.aux.revived.sum()) > 30
+    assert runs[0].state.aux.nbytes == (40 - 6) * plain.wide.hidden_size * 8

@@ -164,8 +164,8 @@ def test_the_window_is_the_profiles(before: int, after: int) -> None:
 
 def test_presets_have_a_stop_for_every_gate() -> None:
     assert make_presets([8, 16]) == {
-        "mild": "8:60%, 16:30%",
-        "balanced": "8:40%, 16:20%",
-        "aggressive": "8:25%, 16:15%",
+        "mild": "8:55%, 16:35%",
+        "balanced": "8:35%, 16:20%",
+        "aggressive": "8:20%, 16:12%",
     }
-    assert make_presets([5]) == {"mild": "5:60%", "balanced": "5:40%", "aggressive": "5:25%"}
+    assert make_presets([5]) == {"mild": "5:55%", "balanced": "5:35%", "aggressive": "5:20%"}

@@ -124,7 +124,7 @@ def calibrate(
 
 def make_presets(layers: Sequence[int]) -> dict[str, str]:
     """Schedules by name, for gates after one layer or two; fractions are of the whole prompt."""
-    shares = {"mild": (60, 30), "balanced": (40, 20), "aggressive": (25, 15)}
+    shares = {"mild": (55, 35), "balanced": (35, 20), "aggressive": (20, 12)}
     return {
         name: ", ".join(f"{layer}:{share}%" for layer, share in zip(layers, of_gates, strict=False))
         for name, of_gates in shares.items()
