@@ -77,7 +77,8 @@ def test_the_gate_is_the_percentile_of_the_prompt(scores: list[float], free: set
     assert plan.keep.numel() == max(budget, sum(held))
     assert plan.score.tolist() == pytest.approx(scores)
     assert (plan.layer, plan.release) == (1, False)
-    assert plan.reason == f"best of {size} active tokens: {plan.keep.numel()} go on, asked for {budget}"
+    more = f"; {sum(held)} are protected and always stay" if sum(held) > budget else ""
+    assert plan.reason == f"best of {size} active tokens: {plan.keep.numel()} go on, asked for {budget}{more}"
 
 
 def test_fractions_are_of_the_prompt_and_not_of_what_is_active() -> None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+import torch
 
 from fewer import BadInput, Keep, LazyLLM, Prompt
 from fewer.prune import make_planner
@@ -29,7 +30,7 @@ def test_stops_in_layers_with_windows_are_refused() -> None:
         planner.check(Prompt.from_ids(range(9)))
     legal = "a layer of the schedule is 2; it must be a layer without a sliding window (1, 3). "
     assert str(caught.value) == legal + "Layer 2 sees 8 positions and the prompt has 9."
-    with pytest.raises(BadInput, match=r"a layer without a sliding window \(it has none\)"):
+    with pytest.raises(BadInput, match=r"a layer without a sliding window \(there is none\)"):
         replace(lazy({2: 5}), facts=facts(8, 8, 8)).check(Prompt.from_ids(range(9)))
     replace(lazy({3: 5}), facts=facts(None, 8, None, 8)).check(Prompt.from_ids(range(9)))
 
@@ -133,3 +134,22 @@ def test_by_its_name() -> None:
     assert make_planner("lazyllm") == LazyLLM()
     with pytest.raises(BadInput, match="the setting layer of lazyllm is 3; it must be one of keep, aux, selection"):
         make_planner("lazyllm", layer=3)
+
+
+def test_an_endless_floor_is_refused() -> None:
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(BadInput, match="revive_floor is"):
+            LazyLLM("balanced", revive_floor=value)
+
+
+def test_a_prompt_that_is_run_whole_may_be_shorter_than_the_budget() -> None:
+    prompt = Prompt.from_ids(torch.arange(40))
+    LazyLLM({1: 100}).check(prompt)
+    with pytest.raises(BadInput, match="keep is 100; it must be at most 40"):
+        LazyLLM({1: 100}, shortest=0).check(prompt)
+
+
+def test_absurd_layers_are_refused_at_once() -> None:
+    for layer in (10**400, -(10**400)):
+        with pytest.raises(BadInput, match="a layer of the schedule"):
+            LazyLLM({layer: 5})

@@ -169,7 +169,6 @@ def facts(fingerprint: str = PRINT) -> ModelFacts:
 
 def test_presets_of_the_profile_come_first() -> None:
     assert LazyLLM("balanced", profile=profile_of()).fitted(facts()).layers(4) == (1, 3)
-    assert LazyLLM("mild", profile=profile_of()).fitted(facts()).layers(4) == (3,)  # the package's: 0.66 and 0.8 of 4
     assert LazyLLM({3: 5}, profile=profile_of()).fitted(facts()).layers(4) == (3,)
 
 
@@ -271,3 +270,22 @@ def test_files_that_are_no_profile(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(BadInput, match="cannot be used: the whole: Input should be a valid dictionary"):
             load_profile(path)
+
+
+def test_names_and_nesting_that_no_reader_takes(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="profile is 'a"):
+        load_profile("a\0b")
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
+    with pytest.raises(BadInput, match=r"a few levels|a JSON file"):
+        load_profile(deep)
+
+
+def test_a_preset_that_the_profile_lacks_is_named() -> None:
+    with pytest.raises(BadInput, match=r"schedule is 'mild'; it must be one of balanced, the presets of the profile"):
+        LazyLLM("mild", profile=profile_of()).fitted(facts())
+
+
+def test_the_fingerprint_alone_is_not_enough() -> None:
+    with pytest.raises(BadInput, match="profile is"):
+        profile_of().check_model(ModelFacts("made-up", PRINT, 5, 3, (None,) * 5))

@@ -202,7 +202,7 @@ class Batch:
 
     def _report(self, layer: int, hidden: Tensor) -> None:
         assert self._progress is not None
-        if hidden.shape[1] > len(self.running):  # a prefill, not a decode step
+        if any(sequence.prefill is None for sequence in self.running):  # not in steps that only decode
             self._progress(layer, self.adapter.num_layers)
 
 

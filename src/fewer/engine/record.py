@@ -12,7 +12,7 @@ import transformers
 from torch import Tensor
 
 import fewer
-from fewer.aux_cache import AuxCache
+from fewer.aux_cache import AuxCache, Step
 from fewer.engine.batch import Sequence
 from fewer.engine.device import measure_peak
 from fewer.model.adapter import Adapter
@@ -59,8 +59,9 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
     steps = max(0, len(sequence.ids) - 1)
     full = (len(request.prompt) + steps) * size
     aux = sequence.state.aux
-    back = sum(step.token_layers for step in aux.steps) if aux else 0
-    repeated = sum(step.repeated for step in aux.steps) if aux else 0
+    taken = aux.steps[:steps] if aux else []  # interrupted, the last pass may have given no token
+    back = sum(step.token_layers for step in taken)
+    repeated = sum(step.repeated for step in taken)
     computed = sum(rows) + steps * size + back
     dtype = _DTYPES[adapter.dtype]
     return Receipt(
@@ -108,7 +109,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
             decode_steps=steps,
         ),
         plans=_plans(sequence),
-        revival=_revival(aux),
+        revival=_revival(aux, taken),
         bypass=_bypass(sequence),
         seconds=_seconds(sequence, setting),
         memory=_memory(sequence, adapter, len(request.prompt) + steps),
@@ -167,15 +168,15 @@ def _computed_later(sequence: Sequence, table: Tensor) -> Tensor:
     return (layers[:, None] <= aux.reached.cpu()) & ~table
 
 
-def _revival(aux: AuxCache | None) -> RevivalRecord | None:
+def _revival(aux: AuxCache | None, steps: list[Step]) -> RevivalRecord | None:
     if aux is None:
         return None
     return RevivalRecord(
         aux=aux.planner.aux,
-        num_revived=int(aux.revived.sum()),
-        revived_per_step=tuple(step.revived for step in aux.steps),
-        active_per_step=tuple(step.active for step in aux.steps),
-        token_layers_revived=sum(step.token_layers for step in aux.steps),
+        num_revived=min(int(aux.revived.sum()), sum(step.revived for step in steps)),
+        revived_per_step=tuple(step.revived for step in steps),
+        active_per_step=tuple(step.active for step in steps),
+        token_layers_revived=sum(step.token_layers for step in steps),
         aux_bytes=aux.nbytes,
     )
 

@@ -33,6 +33,7 @@ __all__ = ["NAME", "attend", "attend_rows"]
 
 NAME = "fewer"
 _LONG = 768  # keys from which two bfloat16 products beat the fused kernel for one row on a CPU
+_SHORT = 16  # keys below which the fused kernel on a CPU gives zeros where it should give NaN
 _BLOCK = 128  # query rows per block: scores of a block stay in the cache
 
 
@@ -93,7 +94,8 @@ def _attend(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int 
         if window is not None:
             k, v = k[:, -window:], v[:, -window:]
         return _one_row(q, k, v, scaling)
-    if q.device.type == "cpu" and (q.dtype == torch.bfloat16 or window is not None or rows != layer.num_rows):
+    blocked = q.dtype == torch.bfloat16 or window is not None or rows != layer.num_rows or layer.num_rows < _SHORT
+    if q.device.type == "cpu" and blocked:
         return _blocked(q, layer.k, layer.v, scaling, window)
     return _fused(q, layer.k, layer.v, scaling, window)
 
@@ -118,7 +120,8 @@ def _one_row(q: Tensor, k: Tensor, v: Tensor, scaling: float, bias: Tensor | Non
     """
     heads, _, dim = q.shape
     grouped = q.view(k.shape[0], heads // k.shape[0], dim)
-    if q.dtype != torch.bfloat16 or k.shape[1] < _LONG or q.device.type != "cpu":
+    size = k.shape[1]
+    if q.device.type != "cpu" or (size >= _SHORT and (q.dtype != torch.bfloat16 or size < _LONG)):
         out = F.scaled_dot_product_attention(grouped[None], k[None], v[None], attn_mask=bias, scale=scaling)
         return out.view(1, heads, dim)
     logits = torch.bmm(k, (grouped * scaling).transpose(1, 2)).transpose(1, 2)  # [kv_heads, group, n]

@@ -134,7 +134,8 @@ def _bring_back(adapter: Adapter, segment: Segment, layer: int, hidden: Tensor) 
     seen = _look(segment, aux, layer, adapter.num_layers)
     plan = aux.planner.after(seen)
     if plan is None:
-        keep = seen.pos
+        assert seen.ready is not None
+        keep = seen.pos[seen.ready] if aux.planner.aux == "off" else seen.pos
         kept = torch.zeros(len(aux.prompt), dtype=torch.bool, device=keep.device)
         kept[keep] = True
     else:

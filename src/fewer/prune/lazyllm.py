@@ -42,11 +42,13 @@ class LazyLLM:
     the paper's score; otherwise a file made by `fewer calibrate`. Another model's is refused.
 
     aux: "keep" the hidden states of tokens left out; "recompute" them from the embedding when they come back; "off":
-    none comes back. None is "keep", or "off" where `revive` is False. selection: "per_step" chooses by each step's own
-    attention, "prefill" by the prefill's alone. revive: whether tokens come back, another way to say aux "keep" or
-    "off"; with selection "prefill" they do so at the next steps, best first, whatever these attend to, until all are
-    back. Without revival a step sees those of its choice that are there: fewer than its budget, since what is there is
-    what the prefill chose.
+    none comes back. None is "keep", or "off" where `revive` is False. A recomputed state is what the token makes of the
+    present choice: with one stop that is the stored state, with more it may differ. revive: another way to say aux
+    "keep" or "off".
+
+    selection: "per_step" chooses by each step's own attention, "prefill" by the prefill's alone; then tokens come back
+    at the next steps, best first, whatever these attend to, until all are there. Without revival a step sees those of
+    its choice that are there: fewer than its budget, since there is only what the prefill chose.
 
     The gate also wants tokens that hardly differ from those it leaves out: on the embedded model over nine tenths of
     the tokens that it would bring back hold less than the mean attention, and together under 1% of it. So a token
@@ -93,6 +95,8 @@ class LazyLLM:
             check_number("revive_limit", self.revive_limit, int, 1, None, "Use None for no limit.")
         check_number("revive_floor", self.revive_floor, float, 0.0, None, "Use 0 to bring back all that is wanted.")
         check_number("shortest", self.shortest, int, 0, None, "Use 0 to prune prompts of any length.")
+        if self.facts is not None and not isinstance(self.facts, ModelFacts):
+            raise bad("facts", self.facts, "ModelFacts or None", "Leave it out: fitted fills it in.")
         if self.profile is not None and not isinstance(self.profile, (str, Path, Profile)):
             raise bad("profile", self.profile, "auto, None, a file or a Profile", "Leave it out for auto.")
 
@@ -112,8 +116,9 @@ class LazyLLM:
             profile.check_model(facts)
         schedule = self.schedule
         if isinstance(schedule, str):
-            own = profile.presets.get(schedule) if isinstance(profile, Profile) else None
-            schedule = _near_global(parse_schedule(own or schedule), facts)
+            if isinstance(profile, Profile):
+                schedule = profile.preset(schedule)
+            schedule = _near_global(parse_schedule(schedule), facts)
         planner = replace(self, schedule=schedule, profile=profile, facts=facts)
         if isinstance(profile, Profile):
             for layer in planner.layers(facts.num_layers):
@@ -151,16 +156,21 @@ class LazyLLM:
 
     def check(self, prompt: Prompt) -> None:
         """A budget of more tokens than the prompt has is BadInput; so is one that grows with the depth."""
+        if self.declines(prompt):
+            return
         stops = self._stops
         counts = [keep.count(len(prompt)) for _, keep in stops]
         for (place, keep), before, count in zip(stops[1:], counts, counts[1:], strict=False):
             if count > before:
                 legal = f"at most the {before} tokens of the stop before"
                 raise bad(f"what stays after {place}", f"{keep} ({count} tokens)", legal, "Keep fewer the deeper.")
-        for layer in self.layers(self.facts.num_layers) if self.facts else ():
-            window = self.facts.windows[layer - 1] if self.facts else None
+        facts = self.facts
+        for layer in self.layers(facts.num_layers) if facts else ():
+            assert facts is not None
+            window = facts.windows[layer - 1]
             if window is not None and window < len(prompt):
-                legal = f"a layer without a sliding window ({_list(self.facts.global_layers)})"  # type: ignore[union-attr]
+                found = [layer for layer in facts.global_layers if layer < facts.num_layers]
+                legal = f"a layer without a sliding window ({', '.join(map(str, found)) or 'there is none'})"
                 way_out = f"Layer {layer} sees {window} positions and the prompt has {len(prompt)}."
                 raise bad("a layer of the schedule", layer, legal, way_out)
 
@@ -192,6 +202,8 @@ class LazyLLM:
             kept = self._limit(observation, self._best(observation, score, budget), score, self.revive_floor)
         stays = observation.pos[kept]
         reason = f"best of {observation.pos.numel()} active tokens: {stays.numel()} go on, asked for {budget}"
+        if (num_protected := int(observation.protected.sum())) > budget:
+            reason += f"; {num_protected} are protected and always stay"
         return Plan(observation.layer, stays, reason, release=False, score=score if observation.step == 0 else None)
 
     def _score(self, observation: Observation) -> Tensor:
@@ -282,7 +294,3 @@ def _near_global(schedule: Schedule, facts: ModelFacts) -> Schedule:
         layer = _layer(place, facts.num_layers)
         found[min(legal, key=lambda each: (abs(each - layer), each)) if legal else layer] = keep
     return tuple(found.items())
-
-
-def _list(layers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, layers)) or "it has none"

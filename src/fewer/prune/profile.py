@@ -101,6 +101,16 @@ class Profile(BaseModel):
             parse_schedule(text)
         return self
 
+    def __hash__(self) -> int:
+        return hash(self.title)
+
+    def preset(self, name: str) -> str:
+        """The schedule of this name. Raises BadInput."""
+        if name not in self.presets:
+            legal = f"one of {', '.join(self.presets) or 'none'}, the presets of the profile of {self.model}"
+            raise bad("schedule", name, legal, "Write stops: 10:70%,18:50%.")
+        return self.presets[name]
+
     def score_at(self, layer: int) -> Score:
         """The score for a stop after this layer: the deepest there is by then. Raises BadInput before the first."""
         found = [score for score in self.scores if score.layer <= layer]
@@ -141,7 +151,11 @@ class Profile(BaseModel):
 
     def check_model(self, facts: ModelFacts) -> None:
         """Raise BadInput for another model than its own."""
-        if facts.fingerprint != self.fingerprint:
+        if (facts.fingerprint, facts.num_layers, facts.num_heads) != (
+            self.fingerprint,
+            self.num_layers,
+            self.num_heads,
+        ):
             legal = f"made for the model that runs, {facts.name} (weights {facts.fingerprint[:8]})"
             way_out = "Calibrate that one with fewer calibrate, or use profile=None."
             raise bad("profile", f"{self.model} (weights {self.fingerprint[:8]})", legal, way_out)
@@ -156,7 +170,7 @@ def load_profile(path: str | Path) -> Profile:
     """A profile from its file. Raises BadInput where it cannot be read, or is none."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # a name with a null byte, and text that is not UTF-8, are ValueErrors
         raise bad("profile", str(path), "a readable file", f"{error}.") from None
     return _read(text, str(path))
 
@@ -175,6 +189,8 @@ def shipped_profile(fingerprint: str) -> Profile | None:
 def _read(text: str, name: str) -> Profile:
     try:
         return Profile.model_validate(json.loads(text))
+    except RecursionError:
+        raise bad("profile", name, "a JSON file of a few levels", _WAY_OUT) from None
     except json.JSONDecodeError as error:
         raise bad("profile", name, "a JSON file", f"Line {error.lineno}: {error.msg}. {_WAY_OUT}") from None
     except ValidationError as error:

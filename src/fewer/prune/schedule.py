@@ -20,6 +20,7 @@ PRESETS: dict[str, str] = {
     "balanced": "0.6:30%, 0.73:10%",
     "aggressive": "0.33:50%, 0.6:30%, 0.83:10%",
 }
+_DEEPEST = 9_999
 _WAY_OUT = "Write for example 'balanced', '10:70%, 18:50%', or {10: 0.7, 18: 0.5}."
 
 
@@ -69,6 +70,8 @@ def _place(value: object) -> int | float:
             raise bad("a layer of the schedule", value, "a layer, or a fraction of the depth", _WAY_OUT) from None
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise bad("a layer of the schedule", value, "a layer, or a fraction of the depth", _WAY_OUT)
+    if isinstance(number, int) and abs(number) > _DEEPEST:
+        raise bad("a layer of the schedule", str(value)[:20], f"at most {_DEEPEST}", _WAY_OUT)
     if isinstance(number, float) and not 0.0 < number < 1.0:
         raise bad("a layer of the schedule", value, "a whole number, or a fraction between 0 and 1", _WAY_OUT)
     return number

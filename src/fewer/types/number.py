@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from fewer.errors import bad
 
 __all__ = ["check_number"]
@@ -15,5 +17,6 @@ def check_number(
     if high is not None:
         legal += f" and at most {high:g}"
     numeric = isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+    numeric = numeric and (isinstance(value, int) or isfinite(value))  # type: ignore[arg-type]
     if not numeric or not (low < value if open_low else low <= value) or (high is not None and value > high):  # type: ignore[operator]
         raise bad(name, value, legal, way_out)
