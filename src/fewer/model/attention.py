@@ -53,13 +53,15 @@ def attend_rows(
         queries = q if alone else q[:, rows]
         if segment.stores:
             layer.append(kv if alone else kv[:, :, rows], segment.pos, segment.first)
-        visible = segment.visible
+        visible, looks = segment.visible, segment.looks.get(index + 1, ())
+        weights: list[Tensor] | None = [] if looks else None
         if visible is None or visible.everything:
-            outs.append(_attend(queries, layer, segment.pos, scaling, window))
+            outs.append(_attend(queries, layer, segment.pos, scaling, window, weights))
         else:
-            outs.append(_attend_visible(queries, layer, visible, scaling, window))
-        for look in segment.looks.get(index + 1, ()):
-            segment.looked[look] = look_at(look, queries, layer, segment, scaling, window)
+            outs.append(_attend_visible(queries, layer, visible, scaling, window, weights))
+        for look in looks:
+            known = weights[0] if weights else None
+            segment.looked[look] = look_at(look, queries, layer, segment, scaling, window, known)
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 
@@ -82,8 +84,13 @@ def attend(
     return attend_rows(module.layer_idx, query[0], kv, fewer, scaling, sliding_window)[None], None  # type: ignore[arg-type]
 
 
-def _attend(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
-    """q: [heads, r, d] at positions `pos`, the newest r rows of `layer`. Returns [r, heads, d]."""
+def _attend(
+    q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None, weights: list[Tensor] | None = None
+) -> Tensor:
+    """q: [heads, r, d] at positions `pos`, the newest r rows of `layer`. Returns [r, heads, d].
+
+    weights: where the softmax of all rows of the layer at hand can be had for nothing, [heads, 1, n] is put there.
+    """
     rows = q.shape[1]
     if layer.log_w is not None or (window is not None and not layer.contiguous):
         return _by_position(q, layer, pos, scaling, window)
@@ -92,42 +99,60 @@ def _attend(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int 
     if rows == 1:
         k, v = layer.k, layer.v
         if window is not None:
-            k, v = k[:, -window:], v[:, -window:]
-        return _one_row(q, k, v, scaling)
+            k, v, weights = k[:, -window:], v[:, -window:], None
+        return _one_row(q, k, v, scaling, weights=weights)
     blocked = q.dtype == torch.bfloat16 or window is not None or rows != layer.num_rows or layer.num_rows < _SHORT
     if q.device.type == "cpu" and blocked:
         return _blocked(q, layer.k, layer.v, scaling, window)
     return _fused(q, layer.k, layer.v, scaling, window)
 
 
-def _attend_visible(q: Tensor, layer: LayerKV, visible: Visible, scaling: float, window: int | None) -> Tensor:
-    """q: [heads, r, d] over what they may see of the rows of `layer`. Returns [r, heads, d]."""
+def _attend_visible(
+    q: Tensor, layer: LayerKV, visible: Visible, scaling: float, window: int | None, weights: list[Tensor] | None
+) -> Tensor:
+    """q: [heads, r, d] over what they see of `layer`. Returns [r, heads, d]. weights: as in `_attend`."""
     if q.shape[1] == 1 and layer.log_w is None:
-        return _one_row(q, layer.k, layer.v, scaling, visible.bias(window, q.dtype))
-    weights = None if layer.log_w is None else layer.log_w[:, None].to(q.dtype)
+        return _one_row(q, layer.k, layer.v, scaling, visible.column(window, q.dtype, _group(q, layer)), weights)
+    log_w = None if layer.log_w is None else layer.log_w[:, None].to(q.dtype)
 
     def added(start: int, stop: int) -> Tensor:
         part = visible.bias(window, q.dtype, start, stop)[None]
-        return part if weights is None else part + weights
+        return part if log_w is None else part + log_w
 
     return _with_bias(q, layer, added, scaling)
 
 
-def _one_row(q: Tensor, k: Tensor, v: Tensor, scaling: float, bias: Tensor | None = None) -> Tensor:
+def _group(q: Tensor, layer: LayerKV) -> int:
+    return q.shape[0] // layer.k.shape[0]
+
+
+def _one_row(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scaling: float,
+    bias: Tensor | None = None,
+    weights: list[Tensor] | None = None,
+) -> Tensor:
     """One query over all keys: [heads, 1, d] to [1, heads, d]. The heads of a group are the rows of one product.
 
-    bias: [1, n], added to the logits.
+    bias: [n, heads of a group], added to the logits. weights: as in `_attend`.
     """
     heads, _, dim = q.shape
     grouped = q.view(k.shape[0], heads // k.shape[0], dim)
     size = k.shape[1]
-    if q.device.type != "cpu" or (size >= _SHORT and (q.dtype != torch.bfloat16 or size < _LONG)):
-        out = F.scaled_dot_product_attention(grouped[None], k[None], v[None], attn_mask=bias, scale=scaling)
+    fused = q.device.type != "cpu" or (size >= _SHORT and (q.dtype != torch.bfloat16 or size < _LONG))
+    if fused and weights is None:
+        mask = None if bias is None else bias.t()
+        out = F.scaled_dot_product_attention(grouped[None], k[None], v[None], attn_mask=mask, scale=scaling)
         return out.view(1, heads, dim)
-    logits = torch.bmm(k, (grouped * scaling).transpose(1, 2)).transpose(1, 2)  # [kv_heads, group, n]
+    logits = torch.bmm(k, (grouped * scaling).transpose(1, 2))  # [kv_heads, n, group]
     if bias is not None:
-        logits = logits + bias
-    return torch.bmm(torch.softmax(logits, -1), v).view(1, heads, dim)
+        logits += bias
+    shares = torch.softmax(logits.transpose(1, 2), -1)
+    if weights is not None:
+        weights.append(shares.reshape(heads, 1, size))
+    return torch.bmm(shares, v).view(1, heads, dim)
 
 
 def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:

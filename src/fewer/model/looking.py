@@ -18,11 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["look_at"]
 
 
-def look_at(look: Look, q: Tensor, layer: LayerKV, segment: Segment, scaling: float, window: int | None) -> Looked:
-    """What `look` asks for, where the layer holds the segment's rows. q: [heads, rows, d], of the segment's rows."""
+def look_at(
+    look: Look,
+    q: Tensor,
+    layer: LayerKV,
+    segment: Segment,
+    scaling: float,
+    window: int | None,
+    known: Tensor | None = None,
+) -> Looked:
+    """What `look` asks for, where the layer holds the segment's rows. q: [heads, rows, d], of the segment's rows.
+
+    known: [heads, 1, n], the newest row's weights over all rows of the layer, if the attention had them anyway.
+    """
     later = segment.planner is None and segment.state.aux is not None
     rows = _rows_of(look, segment) if look.rows is not None and not later else slice(-1, None)
-    seen = _attention_rows(q[:, rows], layer, segment, segment.pos[rows], look.heads, scaling, window)
+    if known is not None and isinstance(rows, slice):
+        seen = (known if look.heads is None else known[list(look.heads)]).to(
+            torch.promote_types(q.dtype, torch.float32)
+        )
+    else:
+        seen = _attention_rows(q[:, rows], layer, segment, segment.pos[rows], look.heads, scaling, window)
     if not later:
         return Looked(segment.pos, seen)
     aux = segment.state.aux
@@ -51,19 +67,23 @@ def _attention_rows(
     scaling: float,
     window: int | None,
 ) -> Tensor:
-    """Softmax over all stored rows in at least float32: [chosen heads, m, n]. q: [heads, m, d] at positions `pos`."""
+    """Softmax over all stored rows: [chosen heads, m, n] in at least float32. q: [heads, m, d] at positions `pos`.
+
+    Products are in the model's type, as in its own attention; the softmax is wider.
+    """
     wide = torch.promote_types(q.dtype, torch.float32)
     num_heads, rows, dim = q.shape
     kv_heads = layer.k.shape[0]
     group = num_heads // kv_heads
     of_head = torch.arange(num_heads, device=q.device) // group
     if heads is None:
-        grouped = (q.to(wide) * scaling).reshape(kv_heads, group * rows, dim)
-        logits = torch.bmm(grouped, layer.k.to(wide).transpose(1, 2)).view(num_heads, rows, -1)
+        grouped = (q * scaling).reshape(kv_heads, group * rows, dim)
+        logits = torch.bmm(layer.k, grouped.transpose(1, 2)).transpose(1, 2).reshape(num_heads, rows, -1)
     else:
         index = torch.tensor(heads, device=q.device)
         of_head = of_head[index]
-        logits = torch.bmm(q[index].to(wide) * scaling, layer.k[of_head].to(wide).transpose(1, 2))
+        logits = torch.bmm(layer.k[of_head], (q[index] * scaling).transpose(1, 2)).transpose(1, 2)
+    logits = logits.to(wide)
     newest = rows == 1 and layer.log_w is None and window is None
     if not newest:
         bias = bias_by_position(layer, pos, window, wide)

@@ -24,11 +24,12 @@ class Visible:
     that nothing needs to be added.
     """
 
-    __slots__ = ("_biases", "_place", "everything", "keys", "rows", "shown")
+    __slots__ = ("_biases", "_columns", "_place", "everything", "keys", "rows", "shown")
 
     def __init__(self, keys: Tensor, shown: Tensor, rows: Tensor, everything: bool = False) -> None:
         self.keys, self.shown, self.rows, self.everything = keys, shown, rows, everything
         self._biases: dict[int | None, Tensor] = {}
+        self._columns: dict[int | None, Tensor] = {}
         self._place: Tensor | None = None
 
     def bias(self, window: int | None, dtype: torch.dtype, start: int = 0, stop: int | None = None) -> Tensor:
@@ -41,6 +42,16 @@ class Visible:
         if found is None:
             found = self._biases[window] = self._hide(window, self.rows, dtype)
         return (found[start:stop] if few else found).to(dtype)
+
+    def column(self, window: int | None, dtype: torch.dtype, group: int) -> Tensor:
+        """The bias of the one row in the layout of logits of a group of heads: [n, group]. Kept for the layers to come.
+
+        Adding a broadcast instead takes twice as long.
+        """
+        found = self._columns.get(window)
+        if found is None:
+            found = self._columns[window] = self.bias(window, dtype).t().repeat(1, group)
+        return found
 
     def _hide(self, window: int | None, rows: Tensor, dtype: torch.dtype) -> Tensor:
         hidden = ~self.shown | (self.keys > rows[:, None])

@@ -192,17 +192,18 @@ class LazyLLM:
         if self.declines(observation.prompt):
             return None
         budget = self.keeps(observation.num_layers)[observation.layer].count(len(observation.prompt))
+        protected = observation.protected
         if observation.step == 0:
             score = self._score(observation)
-            kept = self._best(observation, score, budget)
+            kept = self._best(observation, score, budget, protected)
         elif self.selection == "prefill":
             score, kept = None, self._all_in_turn(observation)
         else:
             score = self._score(observation)
-            kept = self._limit(observation, self._best(observation, score, budget), score, self.revive_floor)
+            kept = self._limit(observation, self._best(observation, score, budget, protected), score, self.revive_floor)
         stays = observation.pos[kept]
         reason = f"best of {observation.pos.numel()} active tokens: {stays.numel()} go on, asked for {budget}"
-        if (num_protected := int(observation.protected.sum())) > budget:
+        if (num_protected := int(protected.sum())) > budget:
             reason += f"; {num_protected} are protected and always stay"
         return Plan(observation.layer, stays, reason, release=False, score=score if observation.step == 0 else None)
 
@@ -218,9 +219,8 @@ class LazyLLM:
         newest = self.profile.add_up(score, observation.looked, observation.pos, observation.prompt)
         return observation.first_score.clamp_min(0.0) + newest
 
-    def _best(self, observation: Observation, score: Tensor, budget: int) -> Tensor:
+    def _best(self, observation: Observation, score: Tensor, budget: int, protected: Tensor) -> Tensor:
         """[n] bool: what the gate lets through."""
-        protected = observation.protected
         room = max(0, budget - int(protected.sum()), 0 if bool(protected.any()) else 1)
         score = score.masked_fill(protected, _NEVER)
         reach = self._reach(observation)
