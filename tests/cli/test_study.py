@@ -62,6 +62,7 @@ def test_from_registration_to_report(run: Run, file: Path) -> None:
     digest = registered.stdout.strip()
     assert json.loads(Path("study.registration.json").read_text())["sha256"] == digest
     assert "1 claims over 4 items" in registered.stderr
+    assert "asks for 10 clusters and its tasks have" in registered.stderr
 
     ran = run("study run study.yaml --out run")
     assert (ran.exit_code, ran.stdout) == (0, ""), ran.output

@@ -95,6 +95,13 @@ def register(
         )
         path = out or registration_path(file)
         registration.save(path)
+    for claim in study.claims:
+        clusters = {unit.item.cluster for unit in prepared.units if not claim.tasks or unit.item.task in claim.tasks}
+        if len(clusters) < claim.min_clusters:
+            terminal.note(
+                f"The claim {claim.id!r} asks for {claim.min_clusters} clusters and its tasks have {len(clusters)}: it "
+                "can only end undecided. Take more items."
+            )
     terminal.note(f"{len(study.claims)} claims over {len(prepared.units)} items are registered in {path}.")
     print(registration.sha256)
 

@@ -200,7 +200,11 @@ def read_family(arm: Arm) -> str:
         return "full"
     if arm.condition != "aware":
         return "no context"
-    others = [value if isinstance(value, str) else f"{key}={value}" for key, value in arm.settings if key != "keep"]
+    others = [
+        value if isinstance(value, str) and value not in ("none", "off") else f"{key}={value}"
+        for key, value in arm.settings
+        if key != "keep"
+    ]
     return " ".join([arm.prune, *others])
 
 
