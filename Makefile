@@ -39,14 +39,18 @@ test-gpu: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.lazyllm
 
-# The committed results under docs/studies/baselines, anew: hours on two cores. Killed, it goes on where it was.
+# The committed results under docs/studies, anew: hours on two cores. Killed, it goes on where it was.
 study: $(STAMP)
 	for name in $(STUDIES); do \
 	  $(BIN)/fewer study run docs/studies/baselines/$$name.yaml --out $(RUNS)/$$name && \
 	  $(BIN)/fewer report $(RUNS)/$$name --out docs/studies/baselines/$$name || exit; \
 	done
 	$(BIN)/python -m benchmarks.agreement docs/studies/baselines/tasks.yaml --out docs/studies/baselines/agreement.md
+	$(BIN)/fewer study lazyllm --out $(RUNS)/lazyllm --report docs/studies/lazyllm
+	$(BIN)/fewer study run docs/studies/lazyllm/tasks.yaml --out $(RUNS)/lazyllm/tasks
+	$(BIN)/fewer report $(RUNS)/lazyllm/tasks --out docs/studies/lazyllm/tasks
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py

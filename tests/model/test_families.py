@@ -6,11 +6,14 @@ nothing here says how well a real model answers.
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from cases import DROPS, MORE, NUM_LAYERS, Case, Scripted, T, gap, others
 from torch import Tensor
 
+from fewer.model.adapter import Adapter
 from fewer.model.forward import forward
 from fewer.model.segment import Segment
 from reference import bias_of, sight
@@ -179,3 +182,19 @@ def test_planner_sees_the_last_attention_row(case: Case, ids: Tensor, fp32: floa
         assert observation.attention is not None
         assert gap(observation.attention, weights[after - 1][:, -1, before]) < fp32
         before = list(keep)
+
+
+def test_planners_are_told_of_every_window(tiny: Tiny) -> None:
+    facts = Adapter(copy.deepcopy(tiny.model), fused=False).facts
+    assert facts.windows == tiny.windows
+    assert facts.global_layers == tuple(layer for layer, window in enumerate(tiny.windows, 1) if window is None)
+
+
+def test_a_fingerprint_is_of_the_weights_and_not_of_their_type(tiny: Tiny) -> None:
+    rounded = copy.deepcopy(tiny.model).bfloat16()
+    prints = {Adapter(copy.deepcopy(model), fused=fused).facts.fingerprint for fused in (True, False)
+              for model in (rounded, copy.deepcopy(rounded).float())}  # fmt: skip
+    assert len(prints) == 1
+    with torch.no_grad():
+        next(iter(rounded.parameters()))[0, 0] += 1
+    assert Adapter(rounded, fused=False).facts.fingerprint not in prints
