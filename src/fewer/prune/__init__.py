@@ -2,6 +2,6 @@
 
 from fewer.prune.baselines import EndsPrune, RandomPrune, StaticPrune
 from fewer.prune.lazyllm import LazyLLM
-from fewer.prune.names import PLANNERS, make_planner
+from fewer.prune.names import PLANNERS, make_planner, settings_of
 
-__all__ = ["PLANNERS", "EndsPrune", "LazyLLM", "RandomPrune", "StaticPrune", "make_planner"]
+__all__ = ["PLANNERS", "EndsPrune", "LazyLLM", "RandomPrune", "StaticPrune", "make_planner", "settings_of"]

@@ -11,7 +11,7 @@ from fewer.prune.baselines import EndsPrune, RandomPrune, StaticPrune
 from fewer.prune.lazyllm import LazyLLM
 from fewer.types import Planner
 
-__all__ = ["PLANNERS", "make_planner"]
+__all__ = ["PLANNERS", "make_planner", "settings_of"]
 
 PLANNERS: dict[str, Callable[..., Planner]] = {
     "random": RandomPrune,
@@ -20,6 +20,14 @@ PLANNERS: dict[str, Callable[..., Planner]] = {
     "lazyllm": LazyLLM,
 }
 _INTERNAL = ("facts",)
+
+
+def settings_of(name: str) -> tuple[str, ...]:
+    """What a planner can be given by name; none has no settings."""
+    if name == "none":
+        return ()
+    known = signature(PLANNERS[name]).parameters
+    return tuple("keep" if key == "schedule" else key for key in known if key not in _INTERNAL)
 
 
 def make_planner(name: str, **settings: Any) -> Planner | None:
@@ -32,10 +40,9 @@ def make_planner(name: str, **settings: Any) -> Planner | None:
     if name not in PLANNERS:
         legal = "one of " + ", ".join(["none", *sorted(PLANNERS)])
         raise bad("prune", name, legal, "Leave it out to compute every token.")
-    known = ["keep" if key == "schedule" else key for key in signature(PLANNERS[name]).parameters]
     for key in settings:
-        if key not in known or key in _INTERNAL:
-            legal = f"one of {', '.join(key for key in known if key not in _INTERNAL)}"
+        if key not in settings_of(name):
+            legal = f"one of {', '.join(settings_of(name))}"
             raise bad(f"the setting {key} of {name}", settings[key], legal, "Leave it out.")
     if name == "lazyllm":
         if "keep" in settings:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from fewer.errors import bad
-from fewer.prune import PLANNERS, make_planner
+from fewer.prune import PLANNERS, make_planner, settings_of
 from fewer.types import Keep, Planner
 
 __all__ = ["AUTO_BATCH", "Arguments", "read_arguments"]
@@ -29,7 +28,7 @@ class Arguments:
     """Or "int8"."""
     allow_pickle: bool = False
     prune: str = "none"
-    """Which prompt tokens are left out: a planner's name. Its own settings (keep, layer, grain) are arguments too."""
+    """Which prompt tokens are left out: a planner's name. Its own settings (keep, layer, grain, ...) are too."""
     evict: str = "none"
     sinks: int = 4
     """Tokens at the start of a context that always stay when pruning. Its last token always stays too."""
@@ -60,14 +59,14 @@ class Arguments:
         try:
             return make_planner(self.prune, **dict(self.settings))
         except TypeError as error:
-            legal = f"settings of prune={self.prune}: {', '.join(_settings_of(self.prune))}"
+            legal = f"settings of prune={self.prune}: {', '.join(settings_of(self.prune))}"
             raise bad("model_args", dict(self.settings), legal, f"{error}.") from None
 
     @property
     def most_kept(self) -> int | None:
         """The budget where it is a number of tokens; no shorter context loses any."""
         keep = dict(self.settings).get("keep")
-        return None if keep is None else Keep.parse(keep).tokens
+        return None if keep is None or self.prune == "lazyllm" else Keep.parse(keep).tokens
 
 
 def read_arguments(given: Mapping[str, Any]) -> Arguments:
@@ -82,13 +81,13 @@ def read_arguments(given: Mapping[str, Any]) -> Arguments:
     if prune not in ("none", *PLANNERS):
         raise bad("prune", prune, f"one of {', '.join(['none', *sorted(PLANNERS)])}", "Leave it out for the full run.")
     own = {field.name for field in fields(Arguments)} - {"settings"} | {"max_batch_size"}
-    of_planners = {name for planner in PLANNERS for name in _settings_of(planner)}
-    legal = own | set(_settings_of(prune))
+    of_planners = {name for planner in PLANNERS for name in settings_of(planner)}
+    legal = own | set(settings_of(prune))
     for name in wanted:
         if name not in own | of_planners:
             way_out = "Nothing is accepted and ignored: take it out."
             raise bad("a model argument", name, f"one of {', '.join(sorted(legal))}", way_out)
-    if idle := sorted(set(wanted) & (of_planners | {"sinks"}) - set(_settings_of(prune))) if prune == "none" else []:
+    if idle := sorted(set(wanted) & (of_planners | {"sinks"}) - set(settings_of(prune))) if prune == "none" else []:
         raise bad(
             "model_args", wanted, f"without {', '.join(idle)}, since nothing is pruned", "Add prune, or take out."
         )
@@ -128,8 +127,3 @@ def _batch_size(size: object, most: object) -> int:
     if not text.isdigit() or int(text) < 1:
         raise bad("batch_size", size, "a whole number of at least 1, or 'auto'", f"'auto' is {AUTO_BATCH}.")
     return int(text)
-
-
-def _settings_of(prune: str) -> list[str]:
-    """The names of a planner's settings."""
-    return [] if prune == "none" else list(inspect.signature(PLANNERS[prune]).parameters)
