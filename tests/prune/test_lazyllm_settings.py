@@ -153,3 +153,12 @@ def test_absurd_layers_are_refused_at_once() -> None:
     for layer in (10**400, -(10**400)):
         with pytest.raises(BadInput, match="a layer of the schedule"):
             LazyLLM({layer: 5})
+
+
+def test_limits_of_what_never_comes_back_are_refused() -> None:
+    for settings in ({"revive_limit": 3}, {"revive_limit": None}, {"revive_floor": 0.5}):
+        with pytest.raises(BadInput, match="left out where nothing comes back"):
+            LazyLLM("balanced", aux="off", **settings)
+    with pytest.raises(BadInput, match=r"revive_floor is 0\.5; it must be left out"):
+        LazyLLM("balanced", selection="prefill", revive_floor=0.5)
+    assert LazyLLM("balanced", selection="prefill", revive_limit=3).revive_limit == 3

@@ -32,6 +32,7 @@ __all__ = ["LazyLLM"]
 _AUX = ("keep", "recompute", "off")
 _NEVER = float("-inf")
 _MOST_ROWS = 256
+_LIMIT, _FLOOR = 16, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ class LazyLLM:
     aux: Literal["keep", "recompute", "off"] | None = None
     selection: Literal["per_step", "prefill"] = "per_step"
     revive: bool | None = None
-    revive_limit: int | None = 16
-    revive_floor: float = 1.0
+    revive_limit: int | None = _LIMIT
+    revive_floor: float = _FLOOR
     profile: Literal["auto"] | str | Path | Profile | None = "auto"
     shortest: int = 256
     facts: ModelFacts | None = None  # of the model it was fitted to
@@ -94,6 +95,11 @@ class LazyLLM:
         if self.revive_limit is not None:
             check_number("revive_limit", self.revive_limit, int, 1, None, "Use None for no limit.")
         check_number("revive_floor", self.revive_floor, float, 0.0, None, "Use 0 to bring back all that is wanted.")
+        if self.revive_limit != _LIMIT and not self.revive:
+            raise bad("revive_limit", self.revive_limit, "left out where nothing comes back", "Drop it, or aux off.")
+        if self.revive_floor != _FLOOR and (not self.revive or self.selection == "prefill"):
+            legal = "left out where nothing comes back, or whatever its score"
+            raise bad("revive_floor", self.revive_floor, legal, "Drop it, or choose per_step with aux keep.")
         check_number("shortest", self.shortest, int, 0, None, "Use 0 to prune prompts of any length.")
         if self.facts is not None and not isinstance(self.facts, ModelFacts):
             raise bad("facts", self.facts, "ModelFacts or None", "Leave it out: fitted fills it in.")
@@ -135,7 +141,8 @@ class LazyLLM:
 
     @property
     def _stops(self) -> Schedule:
-        return parse_schedule(self.schedule) if isinstance(self.schedule, str) else self.schedule  # type: ignore
+        schedule = self.schedule
+        return schedule if isinstance(schedule, tuple) else parse_schedule(schedule)
 
     def declines(self, prompt: Prompt) -> str | None:
         """Why nothing is left out of this prompt, if so."""
@@ -189,7 +196,7 @@ class LazyLLM:
 
     def after(self, observation: Observation) -> Plan | None:
         """The gate: protected tokens and, up to the budget, those with the highest scores; ties keep the earlier."""
-        if self.declines(observation.prompt):
+        if observation.step == 0 and self.declines(observation.prompt):
             return None
         budget = self.keeps(observation.num_layers)[observation.layer].count(len(observation.prompt))
         protected = observation.protected
