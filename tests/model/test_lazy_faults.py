@@ -37,8 +37,10 @@ def picture(state: State) -> list[object]:
 
 @pytest.mark.parametrize("aux", ["keep", "recompute", "off"])
 def test_a_fork_goes_its_own_way(plain: Case, aux: str) -> None:
+    settings = LAZY if aux != "off" else {"profile": None, "shortest": 0}
+
     def start() -> Run:
-        run = Run(plain.wide, make_prompt(30, set(range(29)), 2), LazyLLM(SCHEDULE, aux, **LAZY))
+        run = Run(plain.wide, make_prompt(30, set(range(29)), 2), LazyLLM(SCHEDULE, aux, **settings))
         for token in (None, 7, 99):
             run.step(token)
         return run
