@@ -40,6 +40,7 @@ test-gpu: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.lazyllm
+	$(BIN)/python -m benchmarks.entroprefill
 
 # The committed results under docs/studies, anew: hours on two cores. Killed, it goes on where it was.
 study: $(STAMP)

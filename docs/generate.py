@@ -1,6 +1,6 @@
 """Write the documents that are made from the code, or check that they are up to date.
 
-    python docs/generate.py            writes docs/cli.md and docs/receipt.schema.json
+    python docs/generate.py            writes docs/cli.md, docs/receipt.schema.json and a table in docs/entroprefill.md
     python docs/generate.py --check    writes nothing; exits with 1 and names what differs
 
 docs/cli.md holds the help of every command, word for word, whatever the width of the terminal.
@@ -17,9 +17,11 @@ from typing import Any
 from typer.main import get_command
 
 from fewer.cli.app import app
+from fewer.prune.entroprefill.settings import GENERAL, PAPER, PARAMETERS
 from fewer.receipt import Receipt
 
 HERE = Path(__file__).parent
+WRITTEN = HERE / "entroprefill.md"  # by hand, but for a table
 HEADER = "<!-- Made by docs/generate.py from the commands' own help; change it there. -->\n\n# The command line\n"
 
 
@@ -45,7 +47,27 @@ def make_documents() -> dict[Path, str]:
     return {
         HERE / "cli.md": HEADER + "".join(_describe_commands()),
         HERE / "receipt.schema.json": json.dumps(Receipt.model_json_schema(), indent=2) + "\n",
+        HERE / "entroprefill.md": _fill(WRITTEN.read_text("utf-8"), _tabulate_settings()),
     }
+
+
+def _fill(text: str, table: str) -> str:
+    """The text with this table between its two marks."""
+    before, begin, rest = text.partition("<!-- settings:")
+    mark, newline, rest = rest.partition("\n")
+    _, end, after = rest.partition("<!-- end of settings -->")
+    return before + begin + mark + newline + table + end + after
+
+
+def _tabulate_settings() -> str:
+    """EntroPrefill's settings: symbol, meaning, unit, legal values, and the presets'."""
+    lines = ["| setting | symbol | | unit | legal | paper | general |", "|---|---|---|---|---|---|---|"]
+    for name, each in PARAMETERS.items():
+        symbol = "" if each.symbol == "-" else each.symbol
+        legal = "" if each.legal == each.unit else each.legal
+        cells = (f"`{name}`", symbol, each.says, each.unit, legal, f"`{PAPER[name]}`", f"`{GENERAL[name]}`")
+        lines.append("| " + " | ".join(map(_escape, cells)) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def _describe_commands() -> Iterator[str]:

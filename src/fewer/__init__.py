@@ -20,11 +20,12 @@ from fewer.errors import (
 )
 
 if TYPE_CHECKING:
-    from fewer.engine import Answer, Engine, Outcome, Request, Score, Stream, TokenLogprob
-    from fewer.prune import EndsPrune, LazyLLM, RandomPrune, StaticPrune
+    from fewer.engine import Answer, Diagnosis, Engine, Outcome, Request, Score, Stream, TokenLogprob
+    from fewer.prune import EndsPrune, EntroPrefill, LazyLLM, RandomPrune, StaticPrune
     from fewer.receipt import Receipt
     from fewer.types import (
         Chunk,
+        Decision,
         Document,
         Keep,
         Look,
@@ -45,10 +46,13 @@ __all__ = [
     "Answer",
     "BadInput",
     "Chunk",
+    "Decision",
+    "Diagnosis",
     "Document",
     "DocumentError",
     "EndsPrune",
     "Engine",
+    "EntroPrefill",
     "FewerError",
     "Keep",
     "LazyLLM",
@@ -78,11 +82,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fewer.engine": ("Answer", "Engine", "Outcome", "Request", "Score", "Stream", "TokenLogprob"),
-    "fewer.prune": ("EndsPrune", "LazyLLM", "RandomPrune", "StaticPrune"),
+    "fewer.engine": ("Answer", "Diagnosis", "Engine", "Outcome", "Request", "Score", "Stream", "TokenLogprob"),
+    "fewer.prune": ("EndsPrune", "EntroPrefill", "LazyLLM", "RandomPrune", "StaticPrune"),
     "fewer.receipt": ("Receipt",),
     "fewer.types": (
         "Chunk",
+        "Decision",
         "Document",
         "Keep",
         "Look",

@@ -13,7 +13,7 @@ from planning import observe, prompt_of
 from torch import Tensor
 
 from fewer import BadInput, LazyLLM, Plan, Prompt
-from fewer.prune.lazyllm import highest
+from fewer.prune.gate import highest
 from fewer.types import ModelFacts
 
 L = 6
@@ -47,7 +47,7 @@ def later(planner: LazyLLM, scores: list[float], waiting: set[int], prompt: Prom
 
 
 def facts(*windows: int | None) -> ModelFacts:
-    return ModelFacts("made up", "0" * 32, len(windows), 2, windows)
+    return ModelFacts("made up", "0" * 32, len(windows), 2, 1, windows)
 
 
 def slow_gate(scores: list[float], protected: list[bool], budget: int) -> list[int]:

@@ -20,7 +20,7 @@ def lazy(schedule: object, **settings: object) -> LazyLLM:
 
 
 def facts(*windows: int | None) -> ModelFacts:
-    return ModelFacts("made up", "0" * 32, len(windows), 2, windows)
+    return ModelFacts("made up", "0" * 32, len(windows), 2, 1, windows)
 
 
 def test_stops_in_layers_with_windows_are_refused() -> None:

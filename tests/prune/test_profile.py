@@ -164,7 +164,7 @@ def test_a_stop_takes_the_deepest_score_there_is() -> None:
 
 
 def facts(fingerprint: str = PRINT) -> ModelFacts:
-    return ModelFacts("other-model", fingerprint, 4, 3, (None,) * 4)
+    return ModelFacts("other-model", fingerprint, 4, 3, 1, (None,) * 4)
 
 
 def test_presets_of_the_profile_come_first() -> None:
@@ -288,4 +288,4 @@ def test_a_preset_that_the_profile_lacks_is_named() -> None:
 
 def test_the_fingerprint_alone_is_not_enough() -> None:
     with pytest.raises(BadInput, match="profile is"):
-        profile_of().check_model(ModelFacts("made-up", PRINT, 5, 3, (None,) * 5))
+        profile_of().check_model(ModelFacts("made-up", PRINT, 5, 3, 1, (None,) * 5))

@@ -56,7 +56,7 @@ def make_facts(
         if rows[index + 1] < rows[index]
     ]
     return {
-        "schema_version": "2",
+        "schema_version": "3",
         "model": {
             "name": "SmolLM2-135M-Instruct",
             "family": "llama",
@@ -102,6 +102,9 @@ def make_facts(
             "decode_steps": decode_steps,
         },
         "plans": steps,
+        "decisions": [
+            {"layer": 1, "outcome": "target not met", "says": "12 of 40 tokens", "numbers": {"saving": 12.0}}
+        ],
         "revival": None,
         "bypass": [],
         "seconds": {

@@ -89,10 +89,10 @@ def test_a_receipt_is_frozen(make):
         make().bypass = ("late",)
 
 
-@pytest.mark.parametrize("version", ["0", "1", 2, None])
+@pytest.mark.parametrize("version", ["0", "1", "2", 3, None])
 def test_another_version_is_named(facts, version):
     plain = facts() | {"schema_version": version}
-    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '2'")) as caught:
+    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '3'")) as caught:
         Receipt.model_validate_json(json.dumps(plain))
     assert caught.value.error_count() == 1
     assert "version of fewer that wrote it" in str(caught.value)
@@ -132,7 +132,12 @@ BAD = [
                 "dual_gap": None,
             }
         ],
-        "a plan's layer is 7; it must be 0 to 6",
+        "the layer of a plan or decision is 7; it must be 0 to 6",
+    ),
+    (
+        "decisions",
+        [{"layer": 7, "outcome": "audit", "says": "", "numbers": {}}],
+        "the layer of a plan or decision is 7; it must be 0 to 6",
     ),
     ("certificate.alpha", 0.05, "kind is 'none'"),
     ("certificate.assumptions", ["a"], "kind is 'none'"),

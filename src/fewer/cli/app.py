@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fewer
-from fewer.cli import ask, calibrate, doctor, models, report, study, study_lazyllm
+from fewer.cli import ask, calibrate, doctor, explain, models, report, study, study_packaged
 from fewer.cli.program import Program
 
 __all__ = ["app"]
@@ -22,9 +22,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command("ask")(ask.ask)
+app.command("explain")(explain.explain)
 app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
-study.app.command("lazyllm")(study_lazyllm.lazyllm)
+study.app.command("lazyllm")(study_packaged.lazyllm)
+study.app.command("entroprefill")(study_packaged.entroprefill)
 app.add_typer(study.app, name="study")
 app.command("report")(report.report)
 app.command("calibrate")(calibrate.calibrate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from fewer.cli import options
 from fewer.cli.program import Debug
+from fewer.cli.settings import read_settings
 from fewer.cli.targets import check_targets
 from fewer.cli.terminal import Terminal
 from fewer.errors import BadInput, bad
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from fewer.engine import Answer, Engine, Stream
     from fewer.types import Document, Planner
 
-__all__ = ["ask"]
+__all__ = ["ask", "read_documents"]
 
 UNSEEN = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -33,6 +35,8 @@ def ask(
     aux: options.Aux = None,
     selection: options.Selection = None,
     profile: options.ScoreProfile = None,
+    preset: options.Preset = None,
+    given: options.Set = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -62,9 +66,12 @@ def ask(
     """
     if not question.strip():
         raise bad("the question", question, "a text that is not blank", "Ask something.")
-    choice = {"keep": keep, "layer": layer, "grain": grain, "aux": aux, "selection": selection, "profile": profile}
+    named = {"keep": keep, "layer": layer, "grain": grain, "aux": aux, "selection": selection}
+    named |= {"profile": profile, "preset": preset}
+    choice = read_settings(named, given or [])
+    _check_choice(prune, choice, named)
     drawing = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
-    _check_together(prune, choice, temperature, drawing, as_json, logprobs)
+    _check_together(temperature, drawing, as_json, logprobs)
     check_targets({"--html": html, "--receipt": receipt}, docs or ())
     sampling = {
         "max_tokens": max_tokens,
@@ -79,7 +86,7 @@ def ask(
     terminal = Terminal(quiet)
     with terminal.busy("Loading"):
         planner = _prepare(prune, choice, split, sampling)
-    documents = _read(docs or [], terminal)
+    documents = read_documents(docs or [], terminal)
     with terminal.busy("Loading"):
         from fewer.engine import Engine
 
@@ -102,17 +109,27 @@ def ask(
         raise typer.Exit(130)
 
 
-def _check_together(
-    prune: str, choice: dict[str, Any], temperature: float, drawing: dict[str, Any], as_json: bool, logprobs: int | None
-) -> None:
+def _check_choice(prune: str, choice: dict[str, Any], named: dict[str, Any]) -> None:
+    """Refuse settings that would do nothing, and those that have another name here."""
+    if prune == "none" and choice:
+        name, value = next(iter(choice.items()))
+        option = f"--{name}" if named.get(name) is not None else f"--set {name}"
+        raise BadInput(
+            f"{option} is {value!r}, but nothing is pruned. Add --prune (random, static, ends, lazyllm or "
+            f"entroprefill), or leave {option} out."
+        )
+    if prune == "lazyllm" and "schedule" in choice:
+        value = choice["schedule"]
+        raise bad("--set schedule", value, "given as --keep", f"Write --keep {shlex.quote(str(value))}.")
+    if prune in ("random", "static", "ends") and "keep" not in choice:
+        raise BadInput(
+            f"--prune is {prune!r}, but --keep is missing. Add a number of tokens (--keep 256) or a share of the "
+            "prompt (--keep 25%), or leave --prune out."
+        )
+
+
+def _check_together(temperature: float, drawing: dict[str, Any], as_json: bool, logprobs: int | None) -> None:
     """Refuse options that would do nothing because another one is missing."""
-    if prune == "none":
-        for name, value in choice.items():
-            if value is not None:
-                raise BadInput(
-                    f"--{name} is {value!r}, but nothing is pruned. Add --prune (random, static, ends or "
-                    f"lazyllm), or leave --{name} out."
-                )
     off = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
     for name, value in drawing.items():
         if temperature == 0 and value != off[name]:
@@ -128,21 +145,15 @@ def _check_together(
 def _prepare(prune: str, choice: dict[str, Any], split: str, sampling: dict[str, Any]) -> Planner | None:
     """The planner; refuses at once what would be refused after the model is loaded."""
     from fewer.prompt import Splitter
-    from fewer.prune import PLANNERS, make_planner
+    from fewer.prune import make_planner
     from fewer.types import Sampling
 
-    if prune in PLANNERS and prune != "lazyllm" and choice["keep"] is None:
-        raise BadInput(
-            f"--prune is {prune!r}, but --keep is missing. Add a number of tokens (--keep 256) or a share of the "
-            "prompt (--keep 25%), or leave --prune out."
-        )
     Splitter.parse(split)
     Sampling(**sampling)
-    settings = {name: value for name, value in choice.items() if value is not None}
-    return make_planner(prune, **settings)
+    return make_planner(prune, **choice)
 
 
-def _read(docs: list[str], terminal: Terminal) -> tuple[Document, ...]:
+def read_documents(docs: list[str], terminal: Terminal) -> tuple[Document, ...]:
     """The documents; says which files were left out."""
     from fewer.prompt import read_paths
 

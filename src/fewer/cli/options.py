@@ -46,13 +46,14 @@ Truncate = Annotated[
     bool, _flag(PROMPT, "Where the prompt is too long for the model, cut the documents' end.", "--truncate")
 ]
 
-Prune = Annotated[str, _option(PRUNE, "How to choose them: none, random, static, ends or lazyllm.")]
+Prune = Annotated[str, _option(PRUNE, "How to choose them: none, random, static, ends, lazyllm or entroprefill.")]
 Keep = Annotated[
     str | None,
     _option(
         PRUNE,
         "How much of the prompt stays, with --prune: tokens (256) or a share (25%, 0.25); from 1 token to all. For "
-        "lazyllm a schedule: mild, balanced, aggressive, or what stays after which layers (10:70%,18:50%).",
+        "lazyllm a schedule: mild, balanced, aggressive, or what stays after which layers (10:70%,18:50%). For "
+        "entroprefill: chunks leave until so much stays.",
         default=False,
     ),
 ]
@@ -86,9 +87,29 @@ ScoreProfile = Annotated[
     str | None,
     _option(
         PRUNE,
-        "With --prune lazyllm: a file made by fewer calibrate, auto (the one that comes along for the model, if any), "
-        "or none: the paper's score.",
+        "With --prune lazyllm or entroprefill: a file made by fewer calibrate, auto (the one that comes along for the "
+        "model, if any), or none.",
         default="auto",
+    ),
+]
+
+Preset = Annotated[
+    str | None,
+    _option(
+        PRUNE,
+        "With --prune entroprefill: default (calibrated for the model, if it has a file), paper (Algorithm 1 as "
+        "printed) or general.",
+        default="default",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    _option(
+        PRUNE,
+        "Any setting of the method by its name in Python, such as tolerance=0.2. Can be given more than once.",
+        "--set",
+        default=False,
+        metavar="NAME=VALUE",
     ),
 ]
 

@@ -14,16 +14,20 @@ from transformers import PreTrainedTokenizerBase
 from fewer.engine.batch import Batch
 from fewer.engine.batch import Sequence as Running
 from fewer.engine.device import choose_device, choose_dtype
+from fewer.engine.diagnosis import Diagnosis
 from fewer.engine.fan import Outcome, fan_out
+from fewer.engine.judging import explain_request
 from fewer.engine.record import Setting, write_receipt
-from fewer.engine.request import Answer, Request, as_request
+from fewer.engine.reference import diagnose
+from fewer.engine.request import Answer, Request, as_request, make_sampling
 from fewer.engine.score import Score, as_tokens, score_requests
 from fewer.errors import bad
 from fewer.model.adapter import Adapter
 from fewer.model.conversion import cache_directory
 from fewer.model.store import load_model, resolve
 from fewer.prompt import lay_out
-from fewer.types import Document, Planner, Prompt, Sampling, Wording
+from fewer.prune.entroprefill.explain import Explanation
+from fewer.types import Document, Planner, Prompt, Wording
 
 __all__ = ["Engine", "Stream"]
 
@@ -168,7 +172,7 @@ class Engine:
     ) -> Request:
         """A request for `generate`. Keywords that are not about the layout are those of `Sampling`."""
         begin = time.perf_counter()
-        settings = _sampling(sampling)
+        settings = make_sampling(sampling)
         prompt = self.prompt(
             question,
             documents,
@@ -257,6 +261,17 @@ class Engine:
         tokens = None if reference is None else as_tokens(reference, self.adapter.vocab_size)
         return fan_out(self._batch(max_running=len(whole)), whole, tokens, self._answer)
 
+    def explain(self, request: Request, layer: int | None = None) -> Explanation:
+        """Why EntroPrefill, the request's planner, would act or not: one full prefill in which nothing leaves.
+
+        layer: the monitored layer to show in full; None is the one that decides. Raises BadInput.
+        """
+        return explain_request(self._batch(), self.tokenizer, as_request(request), layer)
+
+    def diagnose(self, request: Request, *, max_tokens: int = 32) -> Diagnosis:
+        """What the request's pruning lost, measured with the full model beside it; greedy answers of `max_tokens`."""
+        return diagnose(self._batch(), as_request(request), max_tokens)
+
     def _batch(self, progress: Callable[[int, int], None] | None = None, max_running: int = 32) -> Batch:
         return Batch(self.adapter, self.tokenizer, self.end_tokens, max_running, progress=progress)
 
@@ -269,16 +284,6 @@ class Engine:
             receipt=write_receipt(sequence, self.adapter, self.setting),
             logprobs=tuple(sequence.sampler.logprobs) if sampling.logprobs is not None else None,
         )
-
-
-def _sampling(settings: dict[str, Any]) -> Sampling:
-    unknown = sorted(set(settings) - set(Sampling.__dataclass_fields__))
-    if unknown:
-        raise TypeError(
-            f"unknown keyword {unknown[0]!r}; known ones are prune, system, split, sinks, answer_prefix, truncate, "
-            "chat, wording, " + ", ".join(Sampling.__dataclass_fields__)
-        )
-    return Sampling(**settings)
 
 
 def _end_tokens(adapter: Adapter, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

@@ -22,6 +22,7 @@ from fewer.receipt import (
     CertificateRecord,
     ChunkRecord,
     ComputedRecord,
+    DecisionRecord,
     MemoryRecord,
     ModelRecord,
     OutputRecord,
@@ -109,6 +110,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
             decode_steps=steps,
         ),
         plans=_plans(sequence),
+        decisions=_decisions(sequence),
         revival=_revival(aux, taken),
         bypass=_bypass(sequence),
         seconds=_seconds(sequence, setting),
@@ -205,6 +207,19 @@ def _plan(plan: Plan, kept: int, dropped: int, released: int) -> PlanRecord:
     )
 
 
+def _decisions(sequence: Sequence) -> tuple[DecisionRecord, ...]:
+    decisions = sequence.prefill.decisions if sequence.prefill else []
+    return tuple(
+        DecisionRecord(
+            layer=each.layer,
+            outcome=each.outcome,
+            says=each.says,
+            numbers={name: float(value) for name, value in each.numbers.items()},
+        )
+        for each in decisions
+    )
+
+
 def _bypass(sequence: Sequence) -> tuple[str, ...]:
     """Why a requested pruning left nothing out."""
     if sequence.request.prune is None:
@@ -215,7 +230,8 @@ def _bypass(sequence: Sequence) -> tuple[str, ...]:
     if declines is not None and (why := declines(sequence.request.prompt)):
         return (why,)
     if not sequence.prefill.plans:
-        return ("the planner made no plan",)
+        refusals = tuple(f"after layer {each.layer}: {each.outcome}" for each in sequence.prefill.decisions)
+        return refusals or ("the planner made no plan",)
     if all(plan.keep.numel() == len(sequence.request.prompt) for plan in sequence.prefill.plans):
         return ("the budget covers every token that may be left out",)
     return ()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from fewer.errors import bad
 from fewer.receipt import Receipt
 from fewer.types import Planner, Prompt, Sampling
 
-__all__ = ["Answer", "Request", "TokenLogprob", "as_request"]
+__all__ = ["Answer", "Request", "TokenLogprob", "as_request", "make_sampling"]
 
 
 @dataclass(frozen=True)
@@ -67,3 +68,14 @@ def as_request(item: object) -> Request:
     if not isinstance(item, Request):
         raise bad("request", item, "a Request or a Prompt", "Make one with engine.request(question, documents).")
     return item
+
+
+def make_sampling(settings: dict[str, Any]) -> Sampling:
+    """From keywords. Raises TypeError for one that neither `Sampling` nor the engine's layout knows."""
+    unknown = sorted(set(settings) - set(Sampling.__dataclass_fields__))
+    if unknown:
+        raise TypeError(
+            f"unknown keyword {unknown[0]!r}; known ones are prune, system, split, sinks, answer_prefix, truncate, "
+            "chat, wording, " + ", ".join(Sampling.__dataclass_fields__)
+        )
+    return Sampling(**settings)

@@ -110,7 +110,7 @@ class Adapter:
     def facts(self) -> ModelFacts:
         """What planners may know about it."""
         windows = tuple(self._window(index) for index in range(self.num_layers))
-        return ModelFacts(self.name, self._fingerprint, self.num_layers, self.num_heads, windows)
+        return ModelFacts(self.name, self._fingerprint, self.num_layers, self.num_heads, self.num_kv_heads, windows)
 
     def settle(self) -> None:
         """Wait until the device has done what it was asked for, so that a clock read next means something."""

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["look_at"]
 
+_BLOCK = 128  # rows at a time where a look reduces them
+
 
 def look_at(
     look: Look,
@@ -33,12 +35,15 @@ def look_at(
     """
     later = segment.planner is None and segment.state.aux is not None
     rows = _rows_of(look, segment) if look.rows is not None and not later else slice(-1, None)
+    if look.reduce is not None:
+        return Looked(segment.pos, _reduce(look, q, layer, segment, rows, scaling, window))
     if known is not None and isinstance(rows, slice):
         seen = (known if look.heads is None else known[list(look.heads)]).to(
             torch.promote_types(q.dtype, torch.float32)
         )
     else:
-        seen = _attention_rows(q[:, rows], layer, segment, segment.pos[rows], look.heads, scaling, window)
+        newest = isinstance(rows, slice)
+        seen = _attention_rows(q[:, rows], layer, segment, segment.pos[rows], look.heads, scaling, window, newest)
     if not later:
         return Looked(segment.pos, seen)
     aux = segment.state.aux
@@ -47,7 +52,22 @@ def look_at(
         size = len(aux.prompt)
         return Looked(torch.arange(size, device=segment.pos.device), seen[..., :size])
     pos = segment.active[-1][1]
-    return Looked(pos, seen[..., segment.visible.find(pos)])
+    columns = seen.flatten(0, 1).index_select(1, segment.visible.find(pos))  # far faster than seen[..., index] on a CPU
+    return Looked(pos, columns.view(*seen.shape[:2], -1))
+
+
+def _reduce(
+    look: Look, q: Tensor, layer: LayerKV, segment: Segment, rows: Tensor | slice, scaling: float, window: int | None
+) -> Tensor:
+    """What the look keeps of its rows, some of them at a time: [heads, m, c]."""
+    assert look.reduce is not None
+    index = torch.arange(segment.pos.numel(), device=q.device)[rows]
+    parts = []
+    for some in torch.split(index, _BLOCK):
+        pos = segment.pos[some]
+        seen = _attention_rows(q[:, some], layer, segment, pos, look.heads, scaling, window)
+        parts.append(look.reduce(seen, pos))
+    return torch.cat(parts, dim=1)
 
 
 def _rows_of(look: Look, segment: Segment) -> Tensor:
@@ -66,10 +86,12 @@ def _attention_rows(
     heads: tuple[int, ...] | None,
     scaling: float,
     window: int | None,
+    newest: bool = False,
 ) -> Tensor:
     """Softmax over all stored rows: [chosen heads, m, n] in at least float32. q: [heads, m, d] at positions `pos`.
 
-    Products are in the model's type, as in its own attention; the softmax is wider.
+    newest: it is one row, and no stored key lies behind it. Products are in the model's type, as in its own attention;
+    the softmax is wider.
     """
     wide = torch.promote_types(q.dtype, torch.float32)
     num_heads, rows, dim = q.shape
@@ -84,8 +106,7 @@ def _attention_rows(
         of_head = of_head[index]
         logits = torch.bmm(layer.k[of_head], (q[index] * scaling).transpose(1, 2)).transpose(1, 2)
     logits = logits.to(wide)
-    newest = rows == 1 and layer.log_w is None and window is None
-    if not newest:
+    if not newest or layer.log_w is not None or window is not None:
         bias = bias_by_position(layer, pos, window, wide)
         logits = logits + (bias if bias.shape[0] == 1 else bias[of_head])
     if segment.visible is not None and not segment.visible.everything:

@@ -20,9 +20,9 @@ from fewer.aux_cache import AuxCache, Step
 from fewer.errors import bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter
-from fewer.model.segment import Segment, asks_again, check_plan
+from fewer.model.segment import Segment, asks_again, check_decision, check_plan
 from fewer.model.visible import Visible
-from fewer.types import Look, Observation
+from fewer.types import Decision, Look, Observation
 
 __all__ = ["Change", "change_rows", "note_step", "open_memory"]
 
@@ -62,9 +62,8 @@ def note_step(segment: Segment, num_layers: int) -> None:
     aux = segment.state.aux
     if segment.planner is not None or aux is None:
         return
-    size = len(aux.prompt)
-    through = segment.pos[segment.pos < size]
-    aux.reached[through] = num_layers
+    if segment.pos.numel() > segment.ids.numel():  # prompt tokens came all the way
+        aux.reached[segment.pos[segment.pos < len(aux.prompt)]] = num_layers
     for pos, layer, states in segment.leaving:
         aux.leave(pos, layer, states)
     computed = sum(segment.rows_per_layer) - segment.ids.numel() * num_layers
@@ -79,12 +78,17 @@ def _leave_out(adapter: Adapter, segment: Segment, layer: int, hidden: Tensor) -
     """The prefill: some rows go no deeper."""
     assert segment.planner is not None
     seen = segment.observe(layer, adapter.num_layers)
-    plan = segment.planner.after(seen)
-    if plan is None:
+    answer = segment.planner.after(seen)
+    if answer is None:
         return None
-    plan, kept = check_plan(plan, seen)
+    if isinstance(answer, Decision):
+        segment.decisions.append(check_decision(answer, seen))
+        return None
+    plan, kept = check_plan(answer, seen)
     segment.plans.append(plan)
-    inside = kept[segment.pos]
+    if plan.decision is not None:
+        segment.decisions.append(check_decision(plan.decision, seen))
+    inside = kept.index_select(0, segment.pos)
     gone = (~inside).nonzero().flatten()
     if asks_again(segment.planner):
         if plan.release:
@@ -142,7 +146,7 @@ def _bring_back(adapter: Adapter, segment: Segment, layer: int, hidden: Tensor) 
         plan, kept = check_plan(plan, seen)
         keep = plan.keep.to(seen.pos.device)
     segment.active.append((layer, keep))
-    joining = keep[aux.reached[keep] == layer]
+    joining = (kept & (aux.reached == layer)).nonzero().flatten()
     if joining.numel() and aux.planner.aux == "off":
         raise bad("plan.keep", joining.tolist()[:8], "tokens that are ready, with aux off", _FAULT)
     change = _move(adapter, segment, aux, layer, hidden, kept, joining)
@@ -178,11 +182,16 @@ def _move(
 
 def _look(segment: Segment, aux: AuxCache, layer: int, num_layers: int) -> Observation:
     """What the planner may see at a later step."""
-    size = len(aux.prompt)
-    pos = segment.active[-1][1] if segment.active else torch.arange(size, device=segment.pos.device)
     step = len(aux.steps) + 1
     generator = torch.Generator().manual_seed((aux.seed * 1_000_003 + layer + 1 + step * 7_919) % 2**63)
     first, newest = aux.scores.get(layer), segment.looked.get(Look(layer))
+    ready = aux.reached > layer
+    if segment.active:
+        pos = segment.active[-1][1]
+        ready = ready.index_select(0, pos)
+        first = None if first is None else first.index_select(0, pos)
+    else:
+        pos = torch.arange(len(aux.prompt), device=segment.pos.device)
     return Observation(
         layer,
         pos,
@@ -191,8 +200,8 @@ def _look(segment: Segment, aux: AuxCache, layer: int, num_layers: int) -> Obser
         None if newest is None else newest.rows[:, 0],
         num_layers,
         step,
-        aux.reached[pos] > layer,
-        None if first is None else first[pos],
+        ready,
+        first,
         segment.looked,
     )
 
@@ -202,8 +211,8 @@ def _see(segment: Segment, aux: AuxCache, layer: int, kept: Tensor, rows: Tensor
     keys = segment.state.layers[layer].pos[0].to(rows.device)
     if new:
         keys = torch.cat([keys, rows])
-    size = len(aux.prompt)
-    shown = (keys >= size) | kept[keys.clamp(max=size - 1)]
+    generated = torch.ones_like(keys, dtype=torch.bool)  # all of them are shown, and they are no more than the keys
+    shown = torch.cat([kept, generated]).index_select(0, keys)
     everything = new and rows.numel() == segment.ids.numel() and bool(shown.all())
     return Visible(keys, shown, rows, everything)
 

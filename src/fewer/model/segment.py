@@ -13,9 +13,9 @@ from torch import Tensor
 from fewer.errors import bad
 from fewer.kv import State
 from fewer.model.visible import Visible
-from fewer.types import Look, Looked, Observation, Plan, Planner, Prompt, StepPlanner
+from fewer.types import Decision, Look, Looked, Observation, Plan, Planner, Prompt, StepPlanner
 
-__all__ = ["Segment", "asks_again", "check_plan", "looks_of", "stops_of"]
+__all__ = ["Segment", "asks_again", "check_decision", "check_plan", "looks_of", "stops_of"]
 
 _FAULT = "This is a fault of the planner; its protocol is fewer.types.Planner."
 
@@ -26,7 +26,7 @@ class Segment:
 
     A planner works on a whole prompt, so it needs `prompt` and an empty `state`; later passes find what they need in
     `state.aux`. `logits`: of the last row, or of every new row that reached the end. The pass fills `plans`,
-    `released_bytes` (of each plan) and `rows_per_layer` (1..L).
+    `decisions`, `released_bytes` (of each plan) and `rows_per_layer` (1..L).
     """
 
     state: State
@@ -36,6 +36,7 @@ class Segment:
     seed: int = 0
     logits: Literal["last", "all"] = "last"
     plans: list[Plan] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
     released_bytes: list[int] = field(default_factory=list)
     rows_per_layer: list[int] = field(default_factory=list)
 
@@ -55,7 +56,7 @@ class Segment:
 
     def begin(self, pos: Tensor, rows: slice, stops: tuple[int, ...], looks: Iterable[Look]) -> None:
         """Start a pass at these rows, forgetting what the last one set."""
-        self.plans, self.released_bytes, self.rows_per_layer = [], [], []
+        self.plans, self.decisions, self.released_bytes, self.rows_per_layer = [], [], [], []
         self.pos, self.rows, self.stops = pos, rows, stops
         self.looks = {}
         for look in looks:
@@ -123,7 +124,21 @@ def looks_of(
             raise bad(f"the heads of {planner.name}", look.heads, f"from 0 to {num_heads - 1}", _FAULT)
         if not all(0 <= row < len(prompt) for row in look.rows or ()) or look.rows == ():
             raise bad(f"the rows of {planner.name}", look.rows, f"positions from 0 to {len(prompt) - 1}", _FAULT)
+        if look.reduce is not None and asks_again(planner):
+            raise bad(f"reduce of a look of {planner.name}", look, "left out by planners that are asked again", _FAULT)
     return looks
+
+
+def check_decision(decision: Decision, seen: Observation) -> Decision:
+    """It is about this layer, and can go on a receipt."""
+    if decision.layer != seen.layer:
+        raise bad("decision.layer", decision.layer, f"{seen.layer}, the layer it was asked about", _FAULT)
+    if not isinstance(decision.outcome, str) or not decision.outcome or not isinstance(decision.says, str):
+        raise bad("decision.outcome", decision.outcome, "a few words", _FAULT)
+    for name, value in decision.numbers.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise bad(f"decision.numbers[{name!r}]", value, "a finite number", _FAULT)
+    return decision
 
 
 def check_plan(plan: object, seen: Observation) -> tuple[Plan, Tensor]:
@@ -132,7 +147,7 @@ def check_plan(plan: object, seen: Observation) -> tuple[Plan, Tensor]:
     Returns it and which of the prompt's tokens it keeps: [T] bool.
     """
     if not isinstance(plan, Plan):
-        raise bad("plan", plan, "None or a Plan", _FAULT)
+        raise bad("plan", plan, "None, a Plan or a Decision", _FAULT)
     if type(plan.layer) is not int or plan.layer != seen.layer:
         raise bad("plan.layer", plan.layer, f"{seen.layer}, the layer it was asked about", _FAULT)
     if type(plan.release) is not bool:

@@ -24,12 +24,13 @@ class Visible:
     that nothing needs to be added.
     """
 
-    __slots__ = ("_biases", "_columns", "_place", "everything", "keys", "rows", "shown")
+    __slots__ = ("_base", "_biases", "_columns", "_place", "everything", "keys", "rows", "shown")
 
     def __init__(self, keys: Tensor, shown: Tensor, rows: Tensor, everything: bool = False) -> None:
         self.keys, self.shown, self.rows, self.everything = keys, shown, rows, everything
         self._biases: dict[int | None, Tensor] = {}
         self._columns: dict[int | None, Tensor] = {}
+        self._base: Tensor | None = None  # [n], the part of the bias that all rows share
         self._place: Tensor | None = None
 
     def bias(self, window: int | None, dtype: torch.dtype, start: int = 0, stop: int | None = None) -> Tensor:
@@ -50,21 +51,24 @@ class Visible:
         """
         found = self._columns.get(window)
         if found is None:
-            found = self._columns[window] = self.bias(window, dtype).t().repeat(1, group)
+            found = self._columns[window] = self.bias(window, dtype).t().expand(-1, group).contiguous()
         return found
 
     def _hide(self, window: int | None, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        hidden = ~self.shown | (self.keys > rows[:, None])
+        if self._base is None:
+            self._base = torch.zeros(self.keys.shape, dtype=dtype, device=self.keys.device)
+            self._base.masked_fill_(~self.shown, float("-inf"))
+        hidden = self.keys > rows[:, None]
         if window is not None:
             hidden |= self.keys <= rows[:, None] - window
-        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
+        return self._base.to(dtype).masked_fill(hidden, float("-inf"))
 
     def find(self, pos: Tensor) -> Tensor:
         """The row that holds each of these positions: [m]."""
         if self._place is None:
-            self._place = torch.empty(int(self.keys.max()) + 1, dtype=torch.int64, device=self.keys.device)
-            self._place[self.keys] = torch.arange(self.keys.numel(), device=self.keys.device)
-        return self._place[pos]
+            count = torch.arange(self.keys.numel(), device=self.keys.device)
+            self._place = self.keys.new_empty(int(self.keys.max()) + 1).scatter_(0, self.keys, count)
+        return self._place.index_select(0, pos)
 
 
 def bias_by_position(layer: LayerKV, pos: Tensor, window: int | None, dtype: torch.dtype) -> Tensor:

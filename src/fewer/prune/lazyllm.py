@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from fewer.errors import bad
+from fewer.prune.gate import choose_best, hold_back
 from fewer.prune.planner import at_layer
 from fewer.prune.profile import Profile, load_profile, shipped_profile
 from fewer.prune.schedule import PRESETS, Schedule, parse_schedule
@@ -30,7 +31,6 @@ from fewer.types.number import check_number
 __all__ = ["LazyLLM"]
 
 _AUX = ("keep", "recompute", "off")
-_NEVER = float("-inf")
 _MOST_ROWS = 256
 _LIMIT, _FLOOR = 16, 1.0
 
@@ -196,23 +196,25 @@ class LazyLLM:
 
     def after(self, observation: Observation) -> Plan | None:
         """The gate: protected tokens and, up to the budget, those with the highest scores; ties keep the earlier."""
-        if observation.step == 0 and self.declines(observation.prompt):
+        first = observation.step == 0
+        pos, prompt = observation.pos, observation.prompt
+        if first and self.declines(prompt):
             return None
-        budget = self.keeps(observation.num_layers)[observation.layer].count(len(observation.prompt))
-        protected = observation.protected
-        if observation.step == 0:
-            score = self._score(observation)
-            kept = self._best(observation, score, budget, protected)
-        elif self.selection == "prefill":
+        budget = self.keeps(observation.num_layers)[observation.layer].count(len(prompt))
+        protected = prompt.protected.to(pos.device).index_select(0, pos)
+        num_protected = int(protected.count_nonzero())
+        if not first and self.selection == "prefill":
             score, kept = None, self._all_in_turn(observation)
         else:
             score = self._score(observation)
-            kept = self._limit(observation, self._best(observation, score, budget, protected), score, self.revive_floor)
-        stays = observation.pos[kept]
-        reason = f"best of {observation.pos.numel()} active tokens: {stays.numel()} go on, asked for {budget}"
-        if (num_protected := int(protected.sum())) > budget:
+            kept = choose_best(score, budget, protected, num_protected, self._lost(observation))
+            if not first:
+                kept = self._limit(observation, kept, score, self.revive_floor)
+        stays = pos.index_select(0, kept.nonzero().flatten())
+        reason = f"best of {pos.numel()} active tokens: {stays.numel()} go on, asked for {budget}"
+        if num_protected > budget:
             reason += f"; {num_protected} are protected and always stay"
-        return Plan(observation.layer, stays, reason, release=False, score=score if observation.step == 0 else None)
+        return Plan(observation.layer, stays, reason, release=False, score=score if first else None)
 
     def _score(self, observation: Observation) -> Tensor:
         """[n]: the paper's, or the profile's. A later step adds what its newest row sees to what the question saw."""
@@ -226,22 +228,13 @@ class LazyLLM:
         newest = self.profile.add_up(score, observation.looked, observation.pos, observation.prompt)
         return observation.first_score.clamp_min(0.0) + newest
 
-    def _best(self, observation: Observation, score: Tensor, budget: int, protected: Tensor) -> Tensor:
-        """[n] bool: what the gate lets through."""
-        room = max(0, budget - int(protected.sum()), 0 if bool(protected.any()) else 1)
-        score = score.masked_fill(protected, _NEVER)
-        reach = self._reach(observation)
-        if reach is not None:
-            score = score.masked_fill(observation.pos < reach, _NEVER)
-        return protected | highest(score, room)
-
-    def _reach(self, observation: Observation) -> int | None:
-        """The first position on which a later one can still depend, where all layers above have windows."""
+    def _lost(self, observation: Observation) -> Tensor | None:
+        """[n] bool, where all layers above have windows: the positions on which no later one can depend any more."""
         above = self.facts.windows[observation.layer :] if self.facts else (None,)
         if any(window is None for window in above):
             return None
         newest = len(observation.prompt) - 1 + observation.step
-        return max(0, newest - sum(window - 1 for window in above if window is not None))
+        return observation.pos < newest - sum(window - 1 for window in above if window is not None)
 
     def _all_in_turn(self, observation: Observation) -> Tensor:
         """What the prefill chose and more of what it did not, in its order: all in the end."""
@@ -256,26 +249,7 @@ class LazyLLM:
         assert ready is not None
         if not self.revive:
             return kept & ready
-        back = kept & ~ready
-        if floor > 0:
-            back &= score >= floor * score.mean()
-        if self.revive_limit is not None and int(back.sum()) > self.revive_limit:
-            back = highest(score.masked_fill(~back, _NEVER), self.revive_limit)
-        return (kept & ready) | back
-
-
-def highest(score: Tensor, count: int) -> Tensor:
-    """[n] bool: the `count` highest scores above -inf; of equal ones the earlier."""
-    size = score.numel()
-    if count <= 0:
-        return torch.zeros(size, dtype=torch.bool, device=score.device)
-    if count >= size:
-        return score > _NEVER
-    threshold = score.kthvalue(size - count + 1).values
-    above = score > threshold
-    ties = ((score == threshold) & (score > _NEVER)).nonzero().flatten()
-    above[ties[: count - int(above.sum())]] = True
-    return above
+        return hold_back(kept, ready, score, floor, self.revive_limit)
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fewer.errors import bad
 from fewer.prune.baselines import EndsPrune, RandomPrune, StaticPrune
+from fewer.prune.entroprefill import EntroPrefill
 from fewer.prune.lazyllm import LazyLLM
 from fewer.types import Planner
 
@@ -18,6 +19,7 @@ PLANNERS: dict[str, Callable[..., Planner]] = {
     "static": StaticPrune,
     "ends": EndsPrune,
     "lazyllm": LazyLLM,
+    "entroprefill": EntroPrefill,
 }
 _INTERNAL = ("facts",)
 
@@ -44,9 +46,8 @@ def make_planner(name: str, **settings: Any) -> Planner | None:
         if key not in settings_of(name):
             legal = f"one of {', '.join(settings_of(name))}"
             raise bad(f"the setting {key} of {name}", settings[key], legal, "Leave it out.")
-    if name == "lazyllm":
-        if "keep" in settings:
-            settings["schedule"] = settings.pop("keep")
-        if settings.get("profile") == "none":
-            settings["profile"] = None
+    if name == "lazyllm" and "keep" in settings:
+        settings["schedule"] = settings.pop("keep")
+    if settings.get("profile") == "none":
+        settings["profile"] = None
     return PLANNERS[name](**settings)

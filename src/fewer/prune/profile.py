@@ -121,12 +121,12 @@ class Profile(BaseModel):
 
     def rank(self, score: Score, looked: Mapping[Look, Looked], pos: Tensor, prompt: Prompt) -> Tensor:
         """The prefill's score of the active tokens `pos`: [n] float32. Each head's shares sum to its weight."""
-        return self._sum(score, looked, prompt, as_shares=True)[pos]
+        return self._sum(score, looked, prompt, as_shares=True).index_select(0, pos)
 
     def add_up(self, score: Score, looked: Mapping[Look, Looked], pos: Tensor, prompt: Prompt) -> Tensor:
         """The same of a later step's newest row, as attention and not as shares, so that a head that looks away
         from the prompt says little: [n] float32."""
-        return self._sum(score, looked, prompt, as_shares=False)[pos]
+        return self._sum(score, looked, prompt, as_shares=False).index_select(0, pos)
 
     def _sum(self, score: Score, looked: Mapping[Look, Looked], prompt: Prompt, as_shares: bool) -> Tensor:
         """[T]: the heads' largest attention over the rows, added up and spread."""
@@ -136,10 +136,12 @@ class Profile(BaseModel):
                 continue
             if total is None:
                 total = seen.rows.new_zeros(len(prompt))
-            most = seen.rows.amax(1) * (~prompt.protected).to(seen.pos.device)[seen.pos]  # [heads, n]
+                free = (~prompt.protected).to(seen.pos.device)
+            rows = seen.rows
+            most = (rows[:, 0] if rows.shape[1] == 1 else rows.amax(1)) * free.index_select(0, seen.pos)  # [heads, n]
             if as_shares:
                 most = most / most.sum(-1, keepdim=True).clamp_min(1e-9)
-            total[seen.pos] += score.weights(look.layer).to(most) @ most
+            total.index_add_(0, seen.pos, score.weights(look.layer).to(most) @ most)
         assert total is not None
         return self.spread(total)
 

@@ -1,6 +1,6 @@
 """The receipt of one answered request: what was computed, what was left out, what it cost, what can be claimed."""
 
-from fewer.receipt.claims import CertificateRecord, PlanRecord
+from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
 from fewer.receipt.compare import Comparison, Quantity
 from fewer.receipt.model import SCHEMA_VERSION, Receipt
 from fewer.receipt.parts import (
@@ -24,6 +24,7 @@ __all__ = [
     "ChunkRecord",
     "Comparison",
     "ComputedRecord",
+    "DecisionRecord",
     "MemoryRecord",
     "ModelRecord",
     "OutputRecord",

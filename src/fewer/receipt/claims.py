@@ -37,6 +37,21 @@ class PlanRecord(BaseModel):
     """How far the plan may be from the planner's best one, or null where it has no such number."""
 
 
+class DecisionRecord(BaseModel):
+    """What came of asking a planner after a layer, whether tokens left or not."""
+
+    model_config = STRICT
+
+    layer: Count
+    """It was asked after this layer; 0 is the embedding."""
+    outcome: Text
+    """In a few words, the same for the same reason."""
+    says: Text
+    """In the planner's words; may be empty."""
+    numbers: dict[str, Number]
+    """What it decided by, in the planner's own units."""
+
+
 class CertificateRecord(BaseModel):
     """What can be claimed about the part left out. `CertificateRecord.none()` claims nothing, and is legal."""
 

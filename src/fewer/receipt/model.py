@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, model_validator
 
 from fewer.errors import bad
-from fewer.receipt.claims import CertificateRecord, PlanRecord
+from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
 from fewer.receipt.fields import STRICT, Text
 from fewer.receipt.files import write_file
 from fewer.receipt.parts import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from fewer.receipt.compare import Comparison
 
-SCHEMA_VERSION: Literal["2"] = "2"
+SCHEMA_VERSION: Literal["3"] = "3"
 
 
 class Receipt(BaseModel):
@@ -46,7 +46,7 @@ class Receipt(BaseModel):
 
     model_config = STRICT
 
-    schema_version: Literal["2"]
+    schema_version: Literal["3"]
     """The version of this format."""
     model: ModelRecord
     """The model that answered."""
@@ -61,7 +61,9 @@ class Receipt(BaseModel):
     computed: ComputedRecord
     """The work, in token-layers: one token passing through one layer."""
     plans: tuple[PlanRecord, ...]
-    """The decisions of the pruning, in the order they were made."""
+    """What the pruning left out, in the order it was decided."""
+    decisions: tuple[DecisionRecord, ...]
+    """What came of every time the planner was asked in the prefill, for planners that account for it."""
     revival: RevivalRecord | None
     """Tokens that came back after the prefill; null where nothing was chosen anew."""
     bypass: tuple[Text, ...]
@@ -105,9 +107,10 @@ class Receipt(BaseModel):
         back = sum(sum(chunk.revived_per_layer) for chunk in prompt.chunks)
         if self.revival is None and (back or computed.token_layers_repeated):
             raise bad("revival", None, "a record where tokens came back", "Record what the steps did.")
-        for plan in self.plans:
-            if plan.layer > size:
-                raise bad("a plan's layer", plan.layer, f"0 to {size}", "Number layers from 1; 0 is the embedding.")
+        for layer in [*(plan.layer for plan in self.plans), *(decision.layer for decision in self.decisions)]:
+            if layer > size:
+                way_out = "Number layers from 1; 0 is the embedding."
+                raise bad("the layer of a plan or decision", layer, f"0 to {size}", way_out)
         return self
 
     def _per_layer(self) -> dict[str, tuple[int | float, ...]]:

@@ -73,6 +73,7 @@ def render_page(receipt: Receipt) -> str:
         ],
         prompt_words=summary.describe_prompt(receipt),
         plans=[summary.describe_plan(plan) for plan in receipt.plans],
+        decisions=[summary.describe_decision(decision) for decision in receipt.decisions],
         revival=summary.describe_revival(receipt.revival) if receipt.revival else "",
         cards=_list_cards(receipt),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fewer.receipt.claims import CertificateRecord, PlanRecord
+from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
 from fewer.receipt.model import Receipt
 from fewer.receipt.revival import RevivalRecord
 from fewer.receipt.units import format_bytes, format_count, format_seconds, format_share
@@ -77,6 +77,11 @@ def describe_plan(plan: PlanRecord) -> str:
     words += f"; bound {plan.bound:.4g}" if plan.bound is not None else ""
     words += f"; dual gap {plan.dual_gap:.4g}" if plan.dual_gap is not None else ""
     return words + (f" ({plan.reason})" if plan.reason else "")
+
+
+def describe_decision(decision: DecisionRecord) -> str:
+    """What came of asking the planner after one layer."""
+    return f"after layer {decision.layer}: {decision.outcome}" + (f"; {decision.says}" if decision.says else "")
 
 
 def describe_revival(record: RevivalRecord) -> str:

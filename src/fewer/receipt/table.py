@@ -83,6 +83,7 @@ def _list_facts(receipt: Receipt, encoding: str) -> Table:
         ("answer", summary.describe_answer(receipt)),
         ("computed", summary.describe_work(receipt)),
         *(("pruned" if number == 0 else "", line) for number, line in enumerate(_list_plans(receipt))),
+        *(("asked" if number == 0 else "", line) for number, line in enumerate(_list_decisions(receipt))),
         *((("revived", summary.describe_revival(receipt.revival)),) if receipt.revival else ()),
         *(("not pruned", reason) for reason in receipt.bypass),
         ("time", summary.describe_seconds(receipt)),
@@ -100,12 +101,17 @@ def _list_facts(receipt: Receipt, encoding: str) -> Table:
 
 
 def _list_plans(receipt: Receipt) -> list[str]:
-    plans = receipt.plans
-    shown = plans if len(plans) <= MAX_PLANS else plans[: MAX_PLANS - 1]
-    rest = len(plans) - len(shown)
-    return [summary.describe_plan(plan) for plan in shown] + (
-        [f"and {format_count(rest, 'more plan')}"] if rest else []
-    )
+    return _shorten([summary.describe_plan(plan) for plan in receipt.plans], "more plan")
+
+
+def _list_decisions(receipt: Receipt) -> list[str]:
+    return _shorten([summary.describe_decision(decision) for decision in receipt.decisions], "more decision")
+
+
+def _shorten(lines: list[str], rest: str) -> list[str]:
+    if len(lines) <= MAX_PLANS:
+        return lines
+    return [*lines[: MAX_PLANS - 1], f"and {format_count(len(lines) - MAX_PLANS + 1, rest)}"]
 
 
 def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:

@@ -14,6 +14,7 @@ from fewer.report.caveats import say_what_not
 from fewer.report.chart.mark import Figure
 from fewer.report.clean import clean
 from fewer.report.compare import compare_runs
+from fewer.report.decided import list_decided
 from fewer.report.equal import compare_at_equal
 from fewer.report.estimates import Estimates
 from fewer.report.figures.answers import draw_agreement, draw_margins
@@ -75,6 +76,8 @@ def _describe(estimates: Estimates, name: str, published: Sequence[Published]) -
     sections += [lengths] if lengths else []
     revived = list_revived(estimates, name)
     sections += [revived] if revived else []
+    decided = list_decided(estimates, name)
+    sections += [decided] if decided else []
     margins = list_margins(log, name)
     blocks: list[Block] = [*draw_agreement(estimates, name), *draw_margins(log, name), *([margins] if margins else [])]
     sections += [Section(f"{name}answers", "The answers", tuple(blocks))] if blocks else []

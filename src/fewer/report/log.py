@@ -174,8 +174,8 @@ class Log:
 
     @cached_property
     def pruned(self) -> list[Arm]:
-        """The arms that see the context and leave something out."""
-        return [arm for arm in self.arms if not arm.is_full and arm.condition == "aware"]
+        """The arms that see the context, or what is left of it, and leave something out."""
+        return [arm for arm in self.arms if not arm.is_full and arm.condition != "no_context"]
 
 
 def read_keep(arm: Arm) -> str:
@@ -198,8 +198,10 @@ def read_family(arm: Arm) -> str:
     """What arms of different budgets have in common: how they prune, and their other settings."""
     if arm.is_full:
         return "full"
-    if arm.condition != "aware":
+    if arm.condition == "no_context":
         return "no context"
+    if arm.like is not None:
+        return f"text of {arm.like}"
     others = [
         value if isinstance(value, str) and value not in ("none", "off") else f"{key}={value}"
         for key, value in arm.settings

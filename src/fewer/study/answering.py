@@ -1,7 +1,8 @@
 """One unit of a run: every arm's answer to one item, as rows of the log.
 
 Arms over the same prompt share its prefill and decode together, unless the study asks for each to run alone. An arm
-that fails has a row that says so; the others go on.
+that fails has a row that says so; the others go on. An arm of `removed_text` comes after the one whose removals it
+takes out of the text, and runs alone. Its shares are of the whole text's tokens, so what was taken out counts as lost.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from fewer.types import Prompt, Sampling
 
 __all__ = ["Answering"]
 
+_ENDLESS = 10**9
+
 
 class Answering:
     """Answers units for one study and one engine. `stamp` is what all rows have in common."""
@@ -39,12 +42,17 @@ class Answering:
         by_condition: dict[str, list[Cell]] = defaultdict(list)
         for cell in self.cells:
             by_condition[cell.arm.condition].append(cell)
+        by_condition["removed_text"] = by_condition.pop("removed_text", [])  # last: it needs the others' receipts
         for condition, cells in by_condition.items():
-            item = unit.item if condition == "aware" else unit.item.without_context()
-            if not self.study.share:  # whoever comes first pays for cold caches: let that be another arm each time
+            if not self.study.share and cells:  # whoever comes first pays for cold caches: another arm each time
                 turn = int(unit.item.fingerprint[:8], 16) % len(cells)
                 cells = cells[turn:] + cells[:turn]
-            for cell, row in zip(cells, self._answer_all(item, cells), strict=True):
+            if condition == "removed_text":
+                found = [self._answer_without(unit.item, _find(rows, cell), cell) for cell in cells]
+            else:
+                item = unit.item if condition == "aware" else unit.item.without_context()
+                found = self._answer_all(item, cells)
+            for cell, row in zip(cells, found, strict=True):
                 rows[cell] = dict.fromkeys(SCHEMA.names) | self.stamp | self._identify(unit, cell) | row
         fulls = {cell.seed: row for cell, row in rows.items() if cell.arm.is_full}
         if "agreement" in self.study.signals:
@@ -55,13 +63,55 @@ class Answering:
                     row["same_text"] = row["text"] == full["text"]
         return [rows[cell] for cell in self.cells]
 
-    def _answer_all(self, item: Item, cells: list[Cell]) -> list[dict[str, Any]]:
-        """What the model says, by cell."""
+    def _answer_without(self, item: Item, like: dict[str, Any], cell: Cell) -> dict[str, Any]:
+        """What the model says to the text without the chunks of which nothing was left in the row `like`.
+
+        A text that was cut to fit stays cut at the same place. Where nothing was left out, it is the full run. Without
+        a receipt nobody knows what to take out, and nothing is run.
+        """
+        who = f"the arm {cell.arm.like!r}, whose chunks are taken out,"
+        if not like["receipt"]:
+            return _nothing(like["status"], f"{who} has no answer: {like['reason']}")
+        receipt = Receipt.model_validate_json(like["receipt"])
+        chunks, first = receipt.prompt.chunks, self._count_swallowed(item, receipt)
+        gone = {first + place for place, chunk in enumerate(chunks) if not chunk.kept_per_layer[-1]}
+        left = item.with_chunks([index for index in range(first + len(chunks)) if index not in gone])
+        room = None
+        if receipt.prompt.truncated_tokens and first + len(chunks) - 1 not in gone:
+            asked = self._limit(left)
+            whole = lay_out_item(self.engine.tokenizer, asked, _ENDLESS)
+            cut = whole.chunks[-1].stop - whole.chunks[-1].start - chunks[-1].num_tokens
+            room = len(whole) - cut + asked.max_tokens
+        row = self._answer_all(left, [cell], room)[0]
+        if row["status"] != "ok":
+            return row
+        for name in ("computed_fraction", "kept_fraction"):
+            row[name] *= row["num_tokens"] / receipt.prompt.num_tokens
+        row["supporting_kept"] = _supporting_kept(item, receipt, first, by_text=True)
+        if not gone:
+            row |= {"status": "bypassed", "reason": f"{who} left out none: {like['reason'] or 'all of them go on'}"}
+        return row
+
+    def _limit(self, item: Item) -> Item:
+        """The item with no more tokens to answer than the study allows."""
+        return replace(item, max_tokens=min(item.max_tokens, self.study.sampling.max_tokens or item.max_tokens))
+
+    def _count_swallowed(self, item: Item, receipt: Receipt) -> int:
+        """How many chunks at the start lie among the sinks, and so are none of the receipt's."""
+        missing = len(item.chunks) - len(receipt.prompt.chunks)
+        if not missing or not receipt.prompt.truncated_tokens:
+            return missing
         positions = self.engine.adapter.max_positions
-        max_tokens = min(item.max_tokens, self.study.sampling.max_tokens or item.max_tokens)
+        every = lay_out_item(self.engine.tokenizer, self._limit(item), positions, truncate=True, sinks=0)
+        return len(every.chunks) - len(receipt.prompt.chunks)
+
+    def _answer_all(self, item: Item, cells: list[Cell], room: int | None = None) -> list[dict[str, Any]]:
+        """What the model says, by cell. room: positions to lay out in, if fewer than the model's."""
+        positions = self.engine.adapter.max_positions
+        asked = self._limit(item)
+        max_tokens = asked.max_tokens
         try:
-            asked = replace(item, max_tokens=max_tokens)
-            prompt = lay_out_item(self.engine.tokenizer, asked, positions, self.study.truncate)
+            prompt = lay_out_item(self.engine.tokenizer, asked, room or positions, self.study.truncate)
         except PromptTooLong as error:
             return [_nothing("refused", str(error)) for _ in cells]
         requests = []
@@ -81,7 +131,7 @@ class Answering:
             whole = reference_ids(self.engine.tokenizer, ending, item.answers[0])
             reference = whole[: positions - len(prompt) + 1] or None  # the last one needs no position
         return [
-            _describe(item, prompt, outcome, reference)
+            self._describe(item, prompt, outcome, reference)
             for group in ([requests] if self.study.share else [[request] for request in requests])
             for outcome in self._fan_out(group, reference)
         ]
@@ -91,6 +141,25 @@ class Answering:
             return self.engine.fan_out(requests, reference)
         except Exception as error:  # before any arm went its own way: everyone's
             return [Outcome(None, None, error) for _ in requests]
+
+    def _describe(self, item: Item, prompt: Prompt, outcome: Outcome, reference: list[int] | None) -> dict[str, Any]:
+        """The row's part that an arm filled; of a failed one, why."""
+        if outcome.answer is None:
+            error = outcome.error
+            return _nothing("failed", f"{type(error).__name__}: {error}") | {"num_tokens": len(prompt)}
+        answer, receipt = outcome.answer, outcome.answer.receipt
+        row = _count(prompt, receipt) | _say(item, answer)
+        if answer.logprobs is not None:
+            row |= {
+                "first_margin": receipt.output.first_token_margin,
+                "min_margin": receipt.output.min_margin,
+                "mean_logprob": receipt.output.mean_logprob,
+            }
+        if reference and outcome.reference_logprobs:
+            row["nll"] = -sum(outcome.reference_logprobs) / len(outcome.reference_logprobs)
+            row["nll_tokens"] = len(outcome.reference_logprobs)
+        row["supporting_kept"] = _supporting_kept(item, receipt, self._count_swallowed(item, receipt))
+        return row
 
     def _identify(self, unit: Unit, cell: Cell) -> dict[str, Any]:
         item, arm, settings = unit.item, cell.arm, dict(cell.arm.settings)
@@ -118,28 +187,13 @@ class Answering:
         }
 
 
+def _find(rows: dict[Cell, dict[str, Any]], cell: Cell) -> dict[str, Any]:
+    """The row of the arm that a cell is like, with the same seed."""
+    return next(row for other, row in rows.items() if (other.arm.name, other.seed) == (cell.arm.like, cell.seed))
+
+
 def _nothing(status: str, reason: str) -> dict[str, Any]:
     return {"status": status, "reason": reason, "score": 0.0}
-
-
-def _describe(item: Item, prompt: Prompt, outcome: Outcome, reference: list[int] | None) -> dict[str, Any]:
-    """The row's part that an arm filled; of a failed one, why."""
-    if outcome.answer is None:
-        error = outcome.error
-        return _nothing("failed", f"{type(error).__name__}: {error}") | {"num_tokens": len(prompt)}
-    answer, receipt = outcome.answer, outcome.answer.receipt
-    row = _count(prompt, receipt) | _say(item, answer)
-    if answer.logprobs is not None:
-        row |= {
-            "first_margin": receipt.output.first_token_margin,
-            "min_margin": receipt.output.min_margin,
-            "mean_logprob": receipt.output.mean_logprob,
-        }
-    if reference and outcome.reference_logprobs:
-        row["nll"] = -sum(outcome.reference_logprobs) / len(outcome.reference_logprobs)
-        row["nll_tokens"] = len(outcome.reference_logprobs)
-    row["supporting_kept"] = _supporting_kept(item, receipt)
-    return row
 
 
 def _say(item: Item, answer: Answer) -> dict[str, Any]:
@@ -178,17 +232,18 @@ def _count(prompt: Prompt, receipt: Receipt) -> dict[str, Any]:
     }
 
 
-def _supporting_kept(item: Item, receipt: Receipt) -> float | None:
+def _supporting_kept(item: Item, receipt: Receipt, swallowed: int, by_text: bool = False) -> float | None:
     """Of the supporting chunks' tokens, the share that reached the last layer. A chunk among the sinks counts as kept.
 
-    Of a cut prompt only the chunks that are in it count.
+    Of a cut prompt only the chunks that are in it count. by_text: a chunk of which anything is left counts as whole.
     """
     if not item.supporting:
         return None
     chunks = receipt.prompt.chunks
-    missing = 0 if receipt.prompt.truncated_tokens else len(item.chunks) - len(chunks)  # swallowed by the sinks
-    inside = [chunks[i - missing] for i in item.supporting if 0 <= i - missing < len(chunks)]
+    inside = [chunks[i - swallowed] for i in item.supporting if 0 <= i - swallowed < len(chunks)]
     total = sum(chunk.num_tokens for chunk in inside)
     if not total:
         return None if receipt.prompt.truncated_tokens else 1.0
+    if by_text:
+        return sum(chunk.num_tokens for chunk in inside if chunk.kept_per_layer[-1]) / total
     return sum(chunk.kept_per_layer[-1] for chunk in inside) / total

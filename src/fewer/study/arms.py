@@ -22,9 +22,10 @@ __all__ = ["CONDITIONS", "Arm", "check_arms", "check_name", "expand_arms"]
 CONDITIONS = {
     "aware": "the question is known while the context is read",
     "no_context": "the question alone: what the model knows, or guesses",
+    "removed_text": "the text without the chunks of which the arm `like` left nothing, read from the start",
 }
 _DRAWS = ("random",)
-_OWN = ("name", "prune", "evict", "condition")
+_OWN = ("name", "prune", "evict", "condition", "like")
 _MOST = 1000
 
 
@@ -37,6 +38,7 @@ class Arm:
     evict: str = "none"
     condition: str = "aware"
     settings: tuple[tuple[str, Any], ...] = ()
+    like: str | None = None  # of removed_text: the arm whose removed chunks are taken out of the text
 
     @property
     def is_full(self) -> bool:
@@ -58,9 +60,13 @@ class Arm:
 
     def describe(self) -> dict[str, Any]:
         """Everything that defines it, for logs and registrations."""
-        return {"name": self.name, "prune": self.prune, "evict": self.evict, "condition": self.condition} | dict(
-            self.settings
-        )
+        own = {"name": self.name, "prune": self.prune, "evict": self.evict, "condition": self.condition}
+        return own | dict(self.settings) | ({"like": self.like} if self.like is not None else {})
+
+    @property
+    def by_chunk(self) -> bool:
+        """Whether it removes whole chunks."""
+        return self.prune == "entroprefill" or dict(self.settings).get("grain") == "chunk"
 
 
 def expand_arms(written: Sequence[Mapping[str, Any]]) -> tuple[Arm, ...]:
@@ -88,6 +94,12 @@ def expand_arms(written: Sequence[Mapping[str, Any]]) -> tuple[Arm, ...]:
     full = [arm.name for arm in arms if arm.is_full]
     if full != ["full"]:
         raise bad("the arms that leave nothing out", full, "exactly one, named full", "Add {name: full} to the arms.")
+    for arm in arms:
+        if arm.like is not None:
+            legal = [other.name for other in arms if other.by_chunk and other.condition == "aware"]
+            if arm.like not in legal:
+                known = f"an arm that removes chunks ({', '.join(legal) or 'there is none'})"
+                raise bad(f"like of the arm {arm.name!r}", arm.like, known, "Name it.")
     return tuple(arms)
 
 
@@ -131,12 +143,23 @@ def _make_arm(entry: dict[str, Any], many: bool) -> Arm:
         raise bad("arm", entry, legal, "Add prune, or take the settings out.")
     if condition == "no_context" and prune != "none":
         raise bad("arm", entry, "without prune, since there is no context", "Take one of the two out.")
+    like = entry.get("like")
+    if (like is not None) != (condition == "removed_text"):
+        raise bad("like of an arm", like, "given with condition removed_text, and only there", "Name an arm.")
+    if condition == "removed_text" and prune != "none":
+        raise bad("arm", entry, "without prune, since its text is shorter already", "Take one of the two out.")
     parts = [prune if prune != "none" else "full"] if condition == "aware" else [condition]
-    parts += [f"{key}={value}" for key, value in settings.items()]
+    parts += [f"{key}={value}" for key, value in settings.items()] + ([f"like {like}"] if like else [])
     name = entry.get("name")
     if name is not None and many:
         raise bad("the name of several arms", name, "left out", "Each gets a name from its settings.")
-    arm = Arm(check_name(" ".join(parts) if name is None else name), prune, evict, condition, tuple(settings.items()))
+    title = check_name(" ".join(parts) if name is None else name)
+    arm = Arm(title, prune, evict, condition, tuple(settings.items()), like)
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            raise bad(
+                f"{key} of the arm {arm.name!r}", value, "a text, a number, true or false", "Write it as one text."
+            )
     layer = settings.get("layer")
     if layer is not None and (isinstance(layer, bool) or not isinstance(layer, int) or layer < 0):
         raise bad(

@@ -3,7 +3,9 @@
 Arms over the same prompt share the layers below their first pruning layer: the trunk is the full run, and a pruned arm
 pays only for its kept tokens in the layers above. A share of the layers is taken to cost that share of the seconds.
 Then all arms decode together, and each reads the reference answer in one more pass. With `share: false` every arm does
-all of it alone. What an arm keeps is its budget; protected tokens beyond it are not known before the run.
+all of it alone. What an arm keeps is its budget; protected tokens beyond it are not known before the run, nor is
+whether a method declines. An arm of entroprefill that names no `monitor`, or no `keep`, is taken to prune nothing. An
+arm of `removed_text` reads, alone, as much text as the arm that it is like keeps.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fewer.prune import LazyLLM
 from fewer.study.arms import Arm
 from fewer.study.cells import Cell, list_cells
 from fewer.study.item import Item
@@ -59,22 +62,33 @@ class _Sum:
     kv_tokens: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What an arm does by itself."""
+
+    layer: int  # after which it leaves the others
+    parts: tuple[tuple[float, int], ...]  # share of the layers, and tokens that go through them
+    held: float  # tokens whose keys it holds, the mean over layers
+
+
 def cost_item(study: Study, item: Item, num_tokens: int, rates: Rates) -> Cost:
     """What an item costs whose prompt has `num_tokens`. Raises BadInput for arms that the model's depth does not allow.
 
     The prompt of an arm without context is taken to be as much shorter as its text is.
     """
-    groups: dict[str, list[Cell]] = defaultdict(list)
+    groups: dict[tuple[str, Cell | None], list[Cell]] = defaultdict(list)
     cells = list_cells(study)
+    arms = {cell.arm.name: cell.arm for cell in cells}
     for cell in cells:
-        groups[cell.arm.condition].append(cell)
+        groups[cell.arm.condition, cell if cell.arm.like is not None else None].append(cell)
     written = sum(len(chunk.title) + len(chunk.text) for chunk in item.chunks)
     around = len(item.wording.before) + len(item.wording.ask) + len(item.question) + len(item.answer_prefix)
     total = _Sum()
-    for condition, members in groups.items():
+    for (condition, alone), members in groups.items():
         bare = condition == "no_context"
         size = max(1, round(num_tokens * around / (written + around))) if bare else num_tokens
-        _add_group(total, study, item, size, members, rates, num_tokens / (written + around))
+        like = arms[alone.arm.like] if alone is not None and alone.arm.like is not None else None
+        _add_group(total, study, item, size, members, rates, num_tokens / (written + around), like)
     low, likely, high = total.step_s
     step = rates.step
     titles = sum(len(chunk.title.encode()) for chunk in item.chunks)
@@ -96,9 +110,16 @@ def cost_item(study: Study, item: Item, num_tokens: int, rates: Rates) -> Cost:
 
 
 def _add_group(
-    total: _Sum, study: Study, item: Item, size: int, cells: Sequence[Cell], rates: Rates, tokens_per_letter: float
+    total: _Sum,
+    study: Study,
+    item: Item,
+    size: int,
+    cells: Sequence[Cell],
+    rates: Rates,
+    tokens_per_letter: float,
+    like: Arm | None,
 ) -> None:
-    """Add the answers over one prompt of `size` tokens."""
+    """Add the answers over one prompt of `size` tokens, or over what the arm `like` keeps of it."""
     room = rates.max_positions
     if room is not None and size + item.max_tokens > room:
         if not study.truncate or item.max_tokens >= room:
@@ -108,17 +129,20 @@ def _add_group(
     new = study.sampling.max_tokens or item.max_tokens
     new = new if room is None else min(new, room - size)
     depth = rates.num_layers
-    leaves = [_leave(cell.arm, size, depth) for cell in cells]
-    groups = [leaves] if study.share else [[leaf] for leaf in leaves]
+    total.alone += depth * size * len(cells)
+    if like is not None:
+        size = _find_way(like, size, depth).parts[-1][1]
+    ways = [_find_way(cell.arm, size, depth) for cell in cells]
+    groups = [ways] if study.share else [[way] for way in ways]
     reference = max(1, math.ceil(len(item.answers[0]) * tokens_per_letter)) if "nll" in study.signals else 0
     for group in groups:
-        trunk = max(layer for layer, _ in group)
-        parts = [(trunk / depth, size)] + [((depth - layer) / depth, kept) for layer, kept in group]
+        trunk = max(way.layer for way in group)
+        parts = [(trunk / depth, size), *(part for way in group for part in way.parts)]
         total.prefill_s += sum(share * rates.prefill.at(tokens, tokens**2) for share, tokens in parts)
         total.token_layers += depth * sum(share * tokens for share, tokens in parts)
         total.prefills += trunk > 0
-        total.branches += sum(layer < depth for layer, _ in group) if study.share else 0
-        kept = [tokens for _, tokens in group]
+        total.branches += sum(way.layer < depth for way in group) if study.share else 0
+        kept = [way.held for way in group]
         total.kv_tokens = max(total.kv_tokens, sum(kept) + len(kept) * new + size * trunk / depth)
         seen = rates.new_tokens.get(item.task)
         lengths = (1.0 if seen is None else min(seen, new), new if seen is None else min(seen, new), float(new))
@@ -126,24 +150,32 @@ def _add_group(
             before + _decode(kept, length, rates) + _read(kept, reference, rates)
             for before, length in zip(total.step_s, lengths, strict=True)
         )
-    total.alone += depth * size * len(cells)
 
 
-def _leave(arm: Arm, size: int, depth: int) -> tuple[int, int]:
-    """After which layer the arm goes its own way, and with how many tokens; the full run never does."""
+def _find_way(arm: Arm, size: int, depth: int) -> _Way:
+    """The arm's way through the layers; the full run never leaves the others."""
     planner = arm.planner
     if planner is None:
-        return depth, size
+        return _Way(depth, ((0.0, size),), size)
+    if isinstance(planner, LazyLLM):  # what was left out stays below its stop, to come back from
+        keeps = planner.keeps(depth)
+        ends = [*list(keeps)[1:], depth]
+        parts = tuple((end - stop) / depth for stop, end in zip(keeps, ends, strict=True))
+        sizes = [_budget(keep, size) for keep in keeps.values()]
+        first = min(keeps)
+        held = size * first / depth + sum(share * kept for share, kept in zip(parts, sizes, strict=True))
+        return _Way(first, tuple(zip(parts, sizes, strict=True)), held)
     keep = dict(arm.settings).get("keep")
     budget = size if keep is None else _budget(Keep.parse(keep), size)
-    return min(planner.layers(depth), default=depth), budget
+    layer = min(planner.layers(depth), default=depth)
+    return _Way(layer, (((depth - layer) / depth, budget),), budget)
 
 
 def _budget(keep: Keep, size: int) -> int:
     return min(size, keep.tokens) if keep.tokens is not None else keep.count(size)
 
 
-def _decode(kept: Sequence[int], new: float, rates: Rates) -> float:
+def _decode(kept: Sequence[float], new: float, rates: Rates) -> float:
     """Seconds of `new` tokens for answers that hold so many keys; the first token comes with the prefill."""
     steps = max(0.0, new - 1)
     if rates.step is None:
@@ -152,7 +184,7 @@ def _decode(kept: Sequence[int], new: float, rates: Rates) -> float:
     return rates.step.at(steps, steps * len(kept), keys)
 
 
-def _read(kept: Sequence[int], tokens: int, rates: Rates) -> float:
+def _read(kept: Sequence[float], tokens: int, rates: Rates) -> float:
     """Seconds of a pass over `tokens` of the reference answer, for each answer by itself."""
     if not tokens:
         return 0.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,6 +79,13 @@ class Item:
     def without_context(self) -> Item:
         """The same question with no chunks: what the model knows, or guesses, by itself."""
         return replace(self, chunks=(), supporting=None if self.supporting is None else ())
+
+    def with_chunks(self, chosen: Sequence[int]) -> Item:
+        """The same question over these of its chunks, ascending; of the supporting ones those that are among them."""
+        supporting = self.supporting
+        if supporting is not None:
+            supporting = tuple(place for place, index in enumerate(chosen) if index in supporting)
+        return replace(self, chunks=tuple(self.chunks[index] for index in chosen), supporting=supporting)
 
 
 def lay_out_item(tokenizer: Any, item: Item, max_positions: int, truncate: bool = False, sinks: int = 4) -> Prompt:

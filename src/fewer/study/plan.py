@@ -176,7 +176,7 @@ def plan(
         + round(rates.kv_bytes_per_token * max(cost.kv_tokens for cost in costs)),
         num_extrapolated=extrapolated,
         not_covered=NOT_COVERED,
-        notes=_find_notes(rates, refused, extrapolated),
+        notes=_find_notes(study, rates, refused, extrapolated),
     )
 
 
@@ -191,13 +191,18 @@ def pack_longest_first(seconds: Sequence[float], machines: int) -> float:
     return max(loads)
 
 
-def _find_notes(rates: Rates, refused: int, extrapolated: int) -> tuple[str, ...]:
+def _find_notes(study: Study, rates: Rates, refused: int, extrapolated: int) -> tuple[str, ...]:
     notes = []
     if refused:
         notes.append(f"{refused:,} answers will be refused: their prompts do not fit into the model's positions.")
     if extrapolated:
         longest = f"the longest measured, {rates.prefill.longest:,.0f} tokens: their seconds are extrapolated"
         notes.append(f"{extrapolated:,} items are longer than {longest}.")
+    if any(arm.prune == "entroprefill" for arm in study.expanded):
+        notes.append(
+            "Whether entroprefill prunes a prompt is not known before: its arms are taken to reach their keep after "
+            "the first layer of their monitor, and to prune nothing where one of the two is not named."
+        )
     if rates.step is None:
         notes.append("Decoding was not measured: seconds are those of the prefills alone.")
     if not rates.new_tokens:

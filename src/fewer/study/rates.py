@@ -178,6 +178,9 @@ def _step_point(group: list[dict[str, Any]]) -> tuple[Sequence[float], float] | 
 
 
 def _kept(row: dict[str, Any]) -> float:
+    """Tokens of the prompt that was run which reached the last layer; a shorter text's shares are of the whole one."""
+    if row["condition"] == "removed_text":
+        return float(row["num_tokens"])
     return float(row["kept_fraction"] * row["num_tokens"])
 
 

@@ -6,12 +6,13 @@ and 0 is the embedding. Nothing here computes with a model.
 """
 
 from fewer.types.facts import ModelFacts
-from fewer.types.planning import Look, Looked, Observation, Plan, Planner, StepPlanner
+from fewer.types.planning import Decision, Look, Looked, Observation, Plan, Planner, StepPlanner
 from fewer.types.prompt import Chunk, Document, Prompt, Wording
 from fewer.types.sampling import Keep, Sampling
 
 __all__ = [
     "Chunk",
+    "Decision",
     "Document",
     "Keep",
     "Look",

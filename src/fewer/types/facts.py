@@ -18,6 +18,7 @@ class ModelFacts:
     fingerprint: str
     num_layers: int
     num_heads: int
+    num_kv_heads: int
     windows: tuple[int | None, ...]
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -11,19 +11,22 @@ from torch import Tensor
 
 from fewer.types.prompt import Prompt
 
-__all__ = ["Look", "Looked", "Observation", "Plan", "Planner", "StepPlanner"]
+__all__ = ["Decision", "Look", "Looked", "Observation", "Plan", "Planner", "StepPlanner"]
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """Attention rows that a planner wants to see. heads: None is all of them. rows: positions that are active there.
 
-    rows None is the newest position; after the prefill it is always that one.
+    rows None is the newest position; after the prefill it is always that one. reduce: what to keep of the rows where
+    many are asked for, in the prefill alone: it gets some at a time, [heads, m, n], with their positions [m], and
+    returns a few numbers for each, [heads, m, c]. Equal looks have one and the same function.
     """
 
     layer: int  # 1..L
     heads: tuple[int, ...] | None = None
     rows: tuple[int, ...] | None = None
+    reduce: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Looked:
     """What was seen: of each head and row the attention to the prompt tokens that were active at that layer."""
 
     pos: Tensor  # [n] int64, ascending
-    rows: Tensor  # [heads, m, n] float32
+    rows: Tensor  # [heads, m, n] in at least float32; or [heads, m, c], what the look's `reduce` made of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,16 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What came of being asked after a layer, with the numbers that decided; whether tokens left or not."""
+
+    layer: int
+    outcome: str  # a few words out of a planner's own list, the same for the same reason
+    numbers: Mapping[str, float] = field(default_factory=dict)  # finite, by name; units are the planner's
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a planner decided after a layer and what it can prove about it."""
 
@@ -71,6 +84,7 @@ class Plan:
     bound: float | None = None  # an upper bound on what the removal costs, where the planner has one
     dual_gap: float | None = None
     score: Tensor | None = None  # [n] float32: what the choice was made by, if it is wanted at later steps
+    decision: Decision | None = None
 
 
 class Planner(Protocol):
@@ -94,8 +108,8 @@ class Planner(Protocol):
         """Raise BadInput for settings that this prompt cannot meet. Asked before anything runs."""
         ...
 
-    def after(self, observation: Observation) -> Plan | None:
-        """Which positions go on, or None to leave things as they are."""
+    def after(self, observation: Observation) -> Plan | Decision | None:
+        """Which positions go on; or why things stay as they are, or None to say nothing."""
         ...
 
     def describe(self) -> dict[str, str | int | float | None]:

@@ -17,7 +17,7 @@ from fewer.study.calibrate.recall import FRACTIONS, random_recall, recall, sprea
 from fewer.types import ModelFacts
 
 LAYERS, HEADS, SIZE = 8, 4, 240
-FACTS = ModelFacts("made up", "f" * 32, LAYERS, HEADS, (None,) * LAYERS)
+FACTS = ModelFacts("made up", "f" * 32, LAYERS, HEADS, 1, (None,) * LAYERS)
 Right = Callable[[int], bool]
 
 
@@ -96,7 +96,7 @@ def test_what_a_head_knows_of_the_second_half_chooses_nothing() -> None:
 
 
 def test_layers_that_do_not_see_everything_are_left_alone() -> None:
-    facts = ModelFacts("windows", "f" * 32, LAYERS, HEADS, (None, 64, 64, 64, None, 64, 64, None))
+    facts = ModelFacts("windows", "f" * 32, LAYERS, HEADS, 1, (None, 64, 64, 64, None, 64, 64, None))
     found = fit(make_prompts({(3, 1): always, (5, 2): always, (8, 0): always}), facts)
     assert [(gate.layer, gate.heads) for gate in found.gates] == [(5, ((5, 2),))]
 
@@ -123,7 +123,7 @@ def test_a_head_that_knows_places_and_not_answers_is_no_signal() -> None:
 
 def test_a_model_of_one_layer_is_refused() -> None:
     with pytest.raises(BadInput, match="has one layer"):
-        fit(make_prompts({(1, 1): always}), ModelFacts("flat", "f" * 32, 1, HEADS, (None,)))
+        fit(make_prompts({(1, 1): always}), ModelFacts("flat", "f" * 32, 1, HEADS, 1, (None,)))
 
 
 def test_recall_is_the_share_of_the_answer_among_the_highest() -> None:

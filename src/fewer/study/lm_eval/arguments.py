@@ -81,7 +81,7 @@ def read_arguments(given: Mapping[str, Any]) -> Arguments:
     if prune not in ("none", *PLANNERS):
         raise bad("prune", prune, f"one of {', '.join(['none', *sorted(PLANNERS)])}", "Leave it out for the full run.")
     own = {field.name for field in fields(Arguments)} - {"settings"} | {"max_batch_size"}
-    of_planners = {name for planner in PLANNERS for name in settings_of(planner)}
+    of_planners = {name for planner in PLANNERS for name in settings_of(planner)} - own
     legal = own | set(settings_of(prune))
     for name in wanted:
         if name not in own | of_planners:

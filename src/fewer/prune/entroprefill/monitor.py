@@ -1,0 +1,128 @@
+"""Which layers and heads EntroPrefill watches: `8:7, 16:all`, `0.5-0.8:all`, a mapping, or a list of layers.
+
+A place is a layer from 1, or a fraction of the depth below 1, which is never the last layer; `A-B` is every layer from
+A to B. All layers are named before anything runs, since the audit's guarantee counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fewer.errors import BadInput, bad
+from fewer.types import ModelFacts
+
+__all__ = ["Monitor", "fit_monitor", "parse_monitor", "write_monitor"]
+
+Place = int | float
+Monitor = tuple[tuple[Place, Place, tuple[int, ...] | None], ...]  # from, to, heads: None is all of them
+
+_WAY_OUT = "Write for example '8:7, 16:all', '0.5-0.8:all', or {8: [7], 16: 'all'}."
+_MOST_HEADS = 9_999
+
+
+def parse_monitor(value: Any) -> Monitor:
+    """In any of its forms. Raises BadInput."""
+    if isinstance(value, tuple) and all(isinstance(part, tuple) and len(part) == 3 for part in value):
+        pairs: list[tuple[Any, Any]] = [((first, last), heads) for first, last, heads in value]
+    elif isinstance(value, Mapping):
+        pairs = list(value.items())
+    elif isinstance(value, str):
+        pairs = [_split(part, value) for part in value.replace(",", " ").split()]
+    elif isinstance(value, (int, float)):
+        pairs = [(value, None)]
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        pairs = [(layer, None) for layer in value]
+    else:
+        raise bad("monitor", value, "layers with their heads", _WAY_OUT)
+    if not pairs:
+        raise bad("monitor", value, "at least one layer", _WAY_OUT)
+    return tuple((*_span(where, value), _heads(heads, value)) for where, heads in pairs)
+
+
+def fit_monitor(monitor: Monitor, facts: ModelFacts) -> dict[int, tuple[int, ...]]:
+    """The heads to watch by layer, ascending, for one model. Raises BadInput for what the model does not have.
+
+    Layers with a sliding window are left out of spans, and refused where they are named.
+    """
+    size, found = facts.num_layers, dict[int, set[int]]()
+    for first, last, heads in monitor:
+        low, high = _layer(first, size), _layer(last, size)
+        if not 1 <= low <= high < size:
+            legal = f"layers from 1 to {size - 1} (the model has {size}; pruning needs one behind it)"
+            raise bad("monitor", f"{first:g}-{last:g}" if first != last else f"{first:g}", legal, _WAY_OUT)
+        if heads is not None and max(heads) >= facts.num_heads:
+            raise bad("a head of monitor", max(heads), f"from 0 to {facts.num_heads - 1}", _WAY_OUT)
+        layers = [layer for layer in range(low, high + 1) if facts.windows[layer - 1] is None or low == high]
+        for layer in layers:
+            if facts.windows[layer - 1] is not None:
+                legal = f"a layer without a sliding window ({', '.join(map(str, facts.global_layers)) or 'none'})"
+                raise bad("a layer of monitor", layer, legal, "It does not see the whole prompt.")
+            found.setdefault(layer, set()).update(range(facts.num_heads) if heads is None else heads)
+    if not found:
+        raise bad("monitor", write_monitor(monitor), "a span with a layer that sees the whole prompt", _WAY_OUT)
+    return {layer: tuple(sorted(found[layer])) for layer in sorted(found)}
+
+
+def write_monitor(monitor: Monitor) -> str:
+    """As text, the way it is read."""
+    parts = []
+    for first, last, heads in monitor:
+        where = f"{first}" if first == last else f"{first}-{last}"
+        parts.append(f"{where}:{'all' if heads is None else '+'.join(map(str, heads))}")
+    return ", ".join(parts)
+
+
+def _split(part: str, whole: object) -> tuple[str, str]:
+    where, colon, heads = part.partition(":")
+    if not where or (colon and not heads):
+        raise bad("monitor", whole, "layers with their heads", _WAY_OUT)
+    return where, heads or "all"
+
+
+def _span(where: Any, whole: object) -> tuple[Place, Place]:
+    ends = where if isinstance(where, tuple) else str(where).split("-")
+    if len(ends) not in (1, 2):
+        raise bad("monitor", whole, "layers, or spans of two", _WAY_OUT)
+    places = [_place(end, whole) for end in ends]
+    return places[0], places[-1]
+
+
+def _place(value: Any, whole: object) -> Place:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number: Place = int(value) if str(value).strip().isdigit() else float(value)
+    except (ValueError, TypeError):
+        raise bad("monitor", whole, "layers from 1, or fractions of the depth below 1", _WAY_OUT) from None
+    if not (number >= 1 if isinstance(number, int) else 0 < number < 1):
+        raise bad("a layer of monitor", value, "a whole number from 1, or a fraction between 0 and 1", _WAY_OUT)
+    return number
+
+
+def _layer(place: Place, num_layers: int) -> int:
+    return max(1, min(round(place * num_layers), num_layers - 1)) if isinstance(place, float) else place
+
+
+def _heads(value: Any, whole: object) -> tuple[int, ...] | None:
+    if value is None or value == "all":
+        return None
+    found = value.split("+") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    try:
+        heads = tuple(sorted({_head(head) for head in found}))
+        if not heads:
+            raise ValueError
+    except (ValueError, TypeError) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise bad("monitor", whole, "heads as whole numbers from 0, joined by +, or all", _WAY_OUT) from None
+    return heads
+
+
+def _head(value: Any) -> int:
+    if isinstance(value, bool) or not (isinstance(value, int) or str(value).strip().isdigit()):
+        raise ValueError
+    number = int(value)
+    if not 0 <= number <= _MOST_HEADS:
+        raise bad("a head of monitor", number, f"from 0 to {_MOST_HEADS}", _WAY_OUT)
+    return number

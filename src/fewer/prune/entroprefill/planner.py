@@ -1,0 +1,258 @@
+"""EntroPrefill as a planner: whole chunks leave in the middle of the prefill, or a reason is given why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from math import floor
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+
+from fewer.errors import bad
+from fewer.prune.entroprefill.calibrated import Calibrated, load_calibrated, shipped_calibrated
+from fewer.prune.entroprefill.monitor import Monitor, fit_monitor, write_monitor
+from fewer.prune.entroprefill.procedure import Verdict, decide, propose
+from fewer.prune.entroprefill.settings import GENERAL, PAPER, PARAMETERS, Settings, check_setting
+from fewer.prune.entroprefill.situation import Situation, why_not
+from fewer.types import Decision, Keep, Look, Looked, ModelFacts, Observation, Plan, Prompt
+
+__all__ = ["EntroPrefill"]
+
+
+@dataclass(frozen=True)
+class EntroPrefill:
+    """Remove whole chunks at the earliest monitored layer that passes constraints and audit; else leave nothing out.
+
+    preset: "default" is the model's calibrated settings, or `general` where it has none; "paper" is Algorithm 1 as
+    printed, with absolute tolerances on every head. profile: a calibration file, `auto` for the one that comes with
+    the package for this model, or None. Every other setting overrides the preset's; `settings.PARAMETERS` has symbols,
+    units and ranges. keep: of the whole prompt; the scan stops there. keep_at_most: where more would have to stay,
+    nothing is pruned (None: as keep, where keep is given). Prompts below `shortest` tokens are computed whole.
+
+    What is removed is gone, in the layers below as well. What holds is what the receipt's decision says, about the
+    query's rows at that layer (Theorem 5.1); it says nothing about deeper layers or the answer. Raises BadInput.
+    """
+
+    keep: int | float | str | Keep | None = None
+    keep_at_most: int | float | str | Keep | None = None
+    preset: Literal["default", "paper", "general"] = "default"
+    profile: Literal["auto"] | str | Path | Calibrated | None = "auto"
+    shortest: int = 256
+    monitor: Any = None
+    observers: int | None = None
+    choose_observers: Literal["suffix", "sample"] | None = None
+    sinks: int | None = None
+    tau: float | None = None
+    zeta: float | None = None
+    residual_min: float | None = None
+    document_min: float | None = None
+    smoothing: float | None = None
+    concentration: float | None = None
+    order: Literal["entropy", "mass", "row"] | None = None
+    mass: Literal["absolute", "document"] | None = None
+    tolerance: float | None = None
+    min_chunks: int | None = None
+    audit: Literal["auto", "exact", "hoeffding", "off"] | None = None
+    audit_tolerance: float | None = None
+    audit_draws: int | None = None
+    exact_limit: int | None = None
+    delta: float | None = None
+    streak: int | None = None
+    streak_change: float | None = None
+    lp_seconds: float | None = None
+    seed: int | None = None
+    facts: ModelFacts | None = None  # of the model it was fitted to
+
+    name: ClassVar[str] = "entroprefill"
+    needs: ClassVar[Literal["looks"]] = "looks"
+
+    def __post_init__(self) -> None:
+        if self.preset not in ("default", "paper", "general"):
+            raise bad("preset", self.preset, "default, paper or general", "Leave it out for default.")
+        if self.profile is not None and not isinstance(self.profile, (str, Path, Calibrated)):
+            raise bad("profile", self.profile, "auto, None, a file or a Calibrated", "Leave it out for auto.")
+        if self.preset != "default" and self.profile not in ("auto", None):
+            raise bad("profile", str(self.profile), f"left out with preset {self.preset}", "It is for the default.")
+        if type(self.shortest) is not int or self.shortest < 0:
+            raise bad("shortest", self.shortest, "a whole number of at least 0", "Use 0 for prompts of any length.")
+        for name in PARAMETERS:
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_setting(name, value))
+        if self.facts is None:
+            _check_together(self._given, self._given)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The settings that were set here."""
+        return {name: value for name in PARAMETERS if (value := getattr(self, name)) is not None}
+
+    def fitted(self, facts: ModelFacts) -> EntroPrefill:
+        """The planner for this model, with its calibration and with places as layers."""
+        values = dict(PAPER if self.preset == "paper" else GENERAL)
+        found: Calibrated | None = None
+        if self.preset == "default":
+            if isinstance(self.profile, Calibrated):
+                found = self.profile
+            elif self.profile == "auto":
+                found = shipped_calibrated(facts.fingerprint)
+            elif self.profile is not None:
+                found = load_calibrated(self.profile)
+        if found is not None:
+            found.check_model(facts)
+            values |= found.settings
+        given = self._given
+        if self.facts is None:
+            _check_together(given, {**values, **given})
+        if "keep" in given and "keep_at_most" not in given:
+            given["keep_at_most"] = given["keep"]
+        values |= given
+        heads = fit_monitor(check_setting("monitor", values["monitor"]), facts)
+        values["monitor"] = tuple((layer, layer, chosen) for layer, chosen in heads.items())
+        return replace(self, **values, profile=found, facts=facts)
+
+    @property
+    def settings(self) -> Settings:
+        """All of them, with values. Raises BadInput before `fitted`."""
+        if self.facts is None:
+            raise bad("facts", None, "those of a model", "Use planner.fitted(engine.facts); the engine does.")
+        return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+
+    @property
+    def heads(self) -> dict[int, tuple[int, ...]]:
+        """The monitored heads by layer."""
+        assert self.facts is not None
+        monitor: Monitor = self.settings.monitor
+        return fit_monitor(monitor, self.facts)
+
+    def layers(self, num_layers: int) -> tuple[int, ...]:
+        """The monitored layers; before `fitted`, none but those that are named."""
+        if self.facts is not None:
+            return tuple(self.heads)
+        facts = ModelFacts("", "", num_layers, 10_000, 1, (None,) * num_layers)
+        return () if self.monitor is None else tuple(fit_monitor(self.monitor, facts))
+
+    def declines(self, prompt: Prompt) -> str | None:
+        """Why nothing is asked about this prompt, if so."""
+        if len(prompt) < self.shortest:
+            return f"the prompt has {len(prompt)} tokens; below {self.shortest} choosing costs more than it saves"
+        if (why := why_not(prompt)) is None and isinstance(self.keep, Keep):
+            why = "the budget covers every token" if self.keep.count(len(prompt)) == len(prompt) else None
+        return why
+
+    def check(self, prompt: Prompt) -> None:
+        """A budget of more tokens than the prompt has is BadInput; so is one that leaves more than it allows."""
+        settings = self.settings
+        if self.declines(prompt):
+            return
+        size = len(prompt)
+        keep, most = settings.keep.count(size), settings.keep_at_most.count(size)
+        if keep > most:
+            shown = f"{settings.keep_at_most} ({most} tokens)"
+            raise bad("keep_at_most", shown, f"at least the {keep} tokens of keep", "Raise it, or leave it out.")
+
+    def looks(self, prompt: Prompt, num_layers: int) -> tuple[Look, ...]:
+        """All heads of the monitored layers, at the query's positions that propose and audit."""
+        if self.declines(prompt):
+            return ()
+        positions = Situation.of(self.settings, self.heads, prompt).positions
+        return tuple(Look(layer, None, positions) for layer in self.heads)
+
+    def after(self, observation: Observation) -> Plan | Decision | None:
+        """Algorithm 1 at this layer. After an acceptance, and for prompts it declines, nothing is asked."""
+        prompt = observation.prompt
+        if observation.pos.numel() < len(prompt) or self.declines(prompt):
+            return None
+        return self.answer(observation, self.judge(prompt, observation.layer, observation.looked))
+
+    def answer(self, observation: Observation, verdict: Verdict) -> Plan | Decision:
+        """What a verdict on this layer means for the rows that are active."""
+        prompt = observation.prompt
+        decision = Decision(observation.layer, verdict.outcome, verdict.numbers, describe_verdict(verdict))
+        if verdict.outcome != "accepted":
+            return decision
+        assert verdict.proposal.removal is not None
+        candidates = Situation.of(self.settings, self.heads, prompt).candidates
+        stays = torch.ones(len(prompt), dtype=torch.bool)
+        for index in np.flatnonzero(verdict.proposal.removal.removed).tolist():
+            stays[candidates.starts[index] : candidates.stops[index]] = False
+        return Plan(
+            observation.layer,
+            stays.nonzero().flatten().to(observation.pos.device),
+            f"{verdict.numbers['removed_chunks']:.0f} of {len(candidates)} chunks removed",
+            bound=verdict.numbers.get("audit_bound"),
+            dual_gap=verdict.numbers["dual_gap"],
+            decision=decision,
+        )
+
+    def judge(self, prompt: Prompt, layer: int, looked: Mapping[Look, Looked]) -> Verdict:
+        """The verdict on one layer, from what was seen there and, for a streak, at the monitored layers before."""
+        assert self.facts is not None
+        situation = Situation.of(self.settings, self.heads, prompt)
+        groups, positions = self.facts.num_kv_heads, situation.positions
+        earlier = []
+        if situation.settings.streak:
+            for before in (each for each in self.heads if each < layer):
+                rows = looked[Look(before, None, positions)].rows
+                earlier.append(propose(situation, before, situation.pick_observers(rows), groups))
+        return decide(situation, layer, looked[Look(layer, None, positions)].rows, groups, earlier)
+
+    def describe(self) -> dict[str, str | int | float | None]:
+        """The settings, for the receipt."""
+        shown: dict[str, str | int | float | None] = {"preset": self.preset, "shortest": self.shortest}
+        shown["profile"] = self.profile.title if isinstance(self.profile, Calibrated) else str(self.profile or "none")
+        for name in PARAMETERS:
+            value = getattr(self, name)
+            if name == "monitor" and value is not None:
+                value = write_monitor(value)
+            if value is not None or self.facts is not None:
+                shown[name] = str(value) if isinstance(value, Keep) else value
+        return shown
+
+
+def _check_together(given: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Refuse what was given where another of the values makes it do nothing. Raises BadInput."""
+    idle: dict[str, dict[Any, tuple[str, ...]]] = {
+        "audit": {
+            "exact": ("audit_draws", "delta", "exact_limit"),
+            "hoeffding": ("exact_limit",),
+            "off": ("audit_draws", "delta", "exact_limit", "audit_tolerance"),
+        },
+        "streak": {0: ("streak_change",)},
+        "order": {"row": ("concentration", "smoothing"), "mass": ("concentration",)},
+    }
+    for name, cases in idle.items():
+        value = values.get(name)
+        for other in cases.get(value, ()) if value is not None else ():
+            if other in given:
+                raise bad(other, given[other], f"left out where {name} is {value}", "Drop one of the two.")
+    drawn = values.get("choose_observers") != "suffix" or values.get("audit") not in ("exact", "off")
+    if "seed" in given and not drawn:
+        legal = f"left out where observers are a suffix and audit is {values['audit']}"
+        raise bad("seed", given["seed"], legal, "Nothing is drawn.")
+    keep, most = given.get("keep"), given.get("keep_at_most")
+    if keep and most:
+        grows = (keep.fraction or 0) > (most.fraction or 1) or (keep.tokens or 0) > (most.tokens or 2**63)
+        if grows:
+            raise bad("keep_at_most", str(most), f"at least {keep}, as keep", "Raise it, or leave it out.")
+
+
+def describe_verdict(verdict: Verdict) -> str:
+    """The numbers that decided, in one line."""
+    numbers, outcome = verdict.numbers, verdict.outcome
+    if outcome == "attention not finite":
+        return "the attention has NaN or infinite numbers"
+    if outcome == "no document mass":
+        return f"the documents hold {numbers['document_mass']:.1%} of the pooled attention"
+    if "saving" not in numbers:
+        return f"{numbers['eligible_heads']:.0f} heads look beyond the sinks"
+    least, target = numbers["least"], numbers["target"]
+    words = f"{numbers['saving']:.0f} of {numbers['candidate_tokens']:.0f} tokens may leave, asked for {least:.0f}"
+    words += f" to {target:.0f}" if target > least else ""
+    if "dual_bound" in numbers:
+        words += f"; none could be more than {floor(numbers['dual_bound'])}"
+    if "audit_bound" in numbers:
+        words += f"; audit {numbers['audit_bound']:.1%} against {numbers['audit_tolerance']:.1%}"
+    return words

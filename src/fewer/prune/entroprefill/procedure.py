@@ -1,0 +1,188 @@
+"""Algorithm 1 at one monitored layer: propose under the constraints, bound what can be had, audit, accept or not.
+
+A candidate is made from the proposal rows alone; the audit's rows are sealed until there is one. Not covered: deeper
+layers, which may look at what is removed here (Proposition 6.1), and rows of other positions than the query's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fewer.prune.entroprefill.audit import AuditResult, audit, document_shares
+from fewer.prune.entroprefill.dual import Bound, best_bound
+from fewer.prune.entroprefill.envelope import all_rows_bound
+from fewer.prune.entroprefill.independence import split_rows
+from fewer.prune.entroprefill.pooling import Pooled, pool
+from fewer.prune.entroprefill.priority import Priorities, order_chunks, prioritise
+from fewer.prune.entroprefill.screening import Removal, Screen, scan
+from fewer.prune.entroprefill.situation import Situation
+from fewer.prune.entroprefill.stability import streak
+
+__all__ = ["OUTCOMES", "Outcome", "Proposal", "Verdict", "decide", "propose"]
+
+Outcome = Literal[
+    "accepted",
+    "attention not finite",
+    "no residual mass",
+    "no document mass",
+    "target infeasible",
+    "target not met",
+    "streak",
+    "audit",
+]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """What the proposal rows of a layer say. `removal` is None where the layer cannot propose; `outcome` says why."""
+
+    outcome: Outcome | None
+    pooled: Pooled
+    priorities: Priorities | None = None
+    order: NDArray[np.intp] | None = None
+    screen: Screen | None = None
+    removal: Removal | None = None
+
+    @property
+    def kept(self) -> NDArray[np.bool_] | None:
+        """Retained candidates, [k]."""
+        return None if self.removal is None else ~self.removal.removed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """What came of one layer. `bound` where it was worth knowing, `audit` where it was opened."""
+
+    layer: int
+    outcome: Outcome
+    proposal: Proposal
+    bound: Bound | None
+    audit: AuditResult | None
+    numbers: dict[str, float]
+
+
+def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> Proposal:
+    """Equations (2) to (9), (14): rows [H, W_p, T] of the proposal observers, all heads."""
+    settings = situation.settings
+    sinks = situation.sinks(rows.device)
+    pooled = pool(rows, sinks, num_groups, settings.tau, settings.zeta, settings.residual_min)
+    if not pooled.finite:
+        return Proposal("attention not finite", pooled)
+    if pooled.all_fell_back:
+        return Proposal("no residual mass", pooled)
+    candidates = situation.candidates
+    priorities = prioritise(pooled.mu, candidates, settings.smoothing, settings.concentration)
+    if priorities.document_mass < settings.document_min:
+        return Proposal("no document mass", pooled, priorities)
+    heads = torch.tensor(situation.protocol.heads(layer), device=rows.device)
+    mass = candidates.mass(rows[heads]).cpu().numpy().reshape(-1, len(candidates))
+    if settings.mass == "document":
+        mass = document_shares(mass)
+    screen = Screen(
+        mass,
+        np.full(len(mass), settings.tolerance),
+        candidates.sizes,
+        min(settings.min_chunks, len(candidates)),
+        situation.target,
+    )
+    order = order_chunks(settings.order, priorities, screen.shares, candidates.sizes)
+    return Proposal(None, pooled, priorities, order, screen, scan(screen, order))
+
+
+def decide(
+    situation: Situation, layer: int, rows: Tensor, num_groups: int, earlier: Sequence[Proposal] = ()
+) -> Verdict:
+    """One layer's verdict. rows: [H, m, T] of `situation.positions`, all heads.
+
+    earlier: proposals of the monitored layers before, for the streak. The audit's
+    positions are the same at every layer, as Theorem 5.1 allows.
+    """
+    begin = perf_counter()
+    settings, split = situation.settings, None
+    finite = bool(torch.isfinite(rows).all())
+    if settings.audit != "off" and finite:
+        draw = situation.draw()
+        split = split_rows(draw, layer, rows, situation.positions, situation.candidates.mass)
+    seen = situation.pick_observers(rows) if split is None else split[0].values
+    proposal = propose(situation, layer, seen, num_groups)
+    outcome, bound, audited = proposal.outcome if finite else "attention not finite", None, None
+    if outcome is None:
+        assert proposal.screen is not None
+        assert proposal.removal is not None
+        if proposal.removal.saving < situation.least:
+            bound = best_bound(proposal.screen, settings.lp_seconds)
+            outcome = "target infeasible" if bound.excludes(situation.least) else "target not met"
+        elif settings.streak and _steady(situation, earlier, proposal) < settings.streak:
+            outcome = "streak"
+        else:
+            if split is not None:
+                candidate = split[0].propose(proposal.removal.removed, situation.protocol.settings_digest)
+                audited = audit(draw, candidate, split[1])
+            outcome = "accepted" if audited is None or audited.passed else "audit"
+        if outcome == "accepted":
+            bound = best_bound(proposal.screen, settings.lp_seconds)
+    assert outcome is not None
+    numbers = _numbers(situation, proposal, bound, audited) | {"seconds": perf_counter() - begin}
+    return Verdict(layer, outcome, proposal, bound, audited, numbers)
+
+
+def _steady(situation: Situation, earlier: Sequence[Proposal], now: Proposal) -> int:
+    return streak([each.kept for each in (*earlier, now)], situation.settings.streak_change)
+
+
+def _numbers(
+    situation: Situation, proposal: Proposal, bound: Bound | None, audited: AuditResult | None
+) -> dict[str, float]:
+    """For the receipt. Savings and bounds in tokens, masses as shares."""
+    candidates, pooled = situation.candidates, proposal.pooled
+    found: dict[str, float] = {
+        "candidates": len(candidates),
+        "candidate_tokens": candidates.num_tokens,
+        "target": situation.target,
+        "least": situation.least,
+        "eligible_heads": int(pooled.eligible.sum()),
+        "fallback_groups": pooled.num_fallback_groups,
+    }
+    if proposal.priorities is not None:
+        found["document_mass"] = proposal.priorities.document_mass
+    if proposal.removal is not None and proposal.screen is not None:
+        removal = proposal.removal
+        gone = torch.from_numpy(removal.removed)
+        removed_mass = float(candidates.mass(pooled.mu).cpu()[gone].sum())
+        found |= {
+            "saving": removal.saving,
+            "removed_chunks": int(removal.removed.sum()),
+            "removed_mass": removed_mass,
+            "largest_row_loss": float((proposal.screen.tolerance - removal.slack).max(initial=0.0)),
+            "tolerance": situation.settings.tolerance,
+            "envelope": all_rows_bound(
+                min(1.0, removed_mass), len(pooled.weights), len(situation.observers), situation.settings.zeta
+            ),
+        }
+    if bound is not None and proposal.removal is not None:
+        found |= {
+            "dual_bound": bound.value,
+            "dual_gap": max(0.0, bound.value - proposal.removal.saving),
+            "dual_seconds": bound.seconds,
+        }
+    if audited is not None:
+        found |= {
+            "audit_bound": float(audited.bound.max()),
+            "audit_mean": float(audited.etahat.max()),
+            "audit_tolerance": situation.protocol.tolerance,
+            "audit_positions": audited.num_positions,
+            "audit_worst_head": audited.worst_head,
+            "audit_width": audited.b,
+            "hoeffding_width": audited.hoeffding_b,
+            "hoeffding_room": audited.hoeffding_room,
+        }
+    return found

@@ -1,0 +1,198 @@
+"""The settings of EntroPrefill: symbol, unit, legal range, meaning. The symbols are the paper's.
+
+The paper fixes none of the values. `PAPER` is its rule as it is printed, with values that a user would try first.
+Defaults of a model come from its calibration file (calibrated.py); `GENERAL` is for models that have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fewer.errors import BadInput, bad
+from fewer.prune.entroprefill.monitor import Monitor, parse_monitor
+from fewer.types import Keep
+from fewer.types.number import check_number
+
+__all__ = ["GENERAL", "PAPER", "PARAMETERS", "Parameter", "Settings", "check_setting"]
+
+Order = Literal["entropy", "mass", "row"]
+Audit = Literal["auto", "exact", "hoeffding", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One setting: a number in [low, high], or one of `choices`."""
+
+    symbol: str
+    unit: str
+    says: str
+    kind: type = float
+    low: float = 0.0
+    high: float | None = None
+    open_low: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def legal(self) -> str:
+        """The legal range, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.kind not in (int, float):
+            return self.unit
+        words = f"{'a whole number' if self.kind is int else 'a number'} {'above' if self.open_low else 'from'} "
+        return words + f"{self.low:g}" + (f" to {self.high:g}" if self.high is not None else " on")
+
+
+def _share(symbol: str, says: str, open_low: bool = False) -> Parameter:
+    return Parameter(symbol, "share of attention", says, high=1.0, open_low=open_low)
+
+
+PARAMETERS: dict[str, Parameter] = {
+    "keep": Parameter(
+        "B_pref", "tokens, or a share, of the prompt", "chunks leave until so much of the prompt stays", kind=Keep
+    ),
+    "keep_at_most": Parameter(
+        "-", "tokens, or a share, of the prompt", "pruning is refused where more would stay; the paper: keep", kind=Keep
+    ),
+    "monitor": Parameter("L", "layers, and heads of them", "where a proposal is made", kind=dict),
+    "observers": Parameter("W_p", "query positions", "how many rows propose", kind=int, low=1),
+    "choose_observers": Parameter("Q_p", "", "the query's last rows, or a seeded sample", choices=("suffix", "sample")),
+    "sinks": Parameter("S", "tokens", "so many protected tokens at the start are sinks", kind=int),
+    "tau": Parameter("tau", "nats", "how strongly concentrated heads count", high=1e6, open_low=True),
+    "zeta": Parameter("zeta", "share of a group's weight", "what every head gets at least", open_low=True, high=1.0),
+    "residual_min": _share("z_min", "a head that looks at less than this outside the sinks is not weighed", True),
+    "document_min": _share("Z_min", "a layer that looks at less of the documents than this is passed over"),
+    "smoothing": Parameter("eps_s", "share of the document mass", "flattens chunk masses", high=1e6, open_low=True),
+    "concentration": Parameter("lambda", "nats", "how much concentration within a chunk counts", high=1e6),
+    "order": Parameter(
+        "-",
+        "",
+        "who leaves first: lowest S_i, lowest mass, or lowest largest row mass",
+        choices=("entropy", "mass", "row"),
+    ),
+    "mass": Parameter(
+        "-",
+        "",
+        "what tolerances are shares of: all attention of a row, or its attention to documents",
+        choices=("absolute", "document"),
+    ),
+    "tolerance": Parameter(
+        "eps_a", "share of a row's mass", "what every proposal row may lose", high=0.999, open_low=True
+    ),
+    "min_chunks": Parameter("m_0", "chunks", "so many stay at least", kind=int),
+    "audit": Parameter("-", "", "how the query's rows are checked", choices=("auto", "exact", "hoeffding", "off")),
+    "audit_tolerance": Parameter(
+        "eps_audit", "share of a row's mass", "what a head may lose on average", high=0.999, open_low=True
+    ),
+    "audit_draws": Parameter("m_a", "positions", "how many rows hoeffding draws", kind=int, low=1, high=1e6),
+    "exact_limit": Parameter("-", "positions", "auto is exact for queries up to this length", kind=int, low=1),
+    "delta": Parameter("delta", "probability", "that hoeffding's bound fails", open_low=True, high=0.999999),
+    "streak": Parameter("v", "transitions", "how often in a row the choice must have stayed; 0 is off", kind=int),
+    "streak_change": Parameter("theta", "share of the retained chunks", "what counts as having stayed", high=1.0),
+    "lp_seconds": Parameter(
+        "-", "seconds", "the linear program's time; beyond it, prices from single rows", high=3600, open_low=True
+    ),
+    "seed": Parameter("-", "", "of observers and draws, beside the prompt's ids", kind=int, high=2**63 - 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings with values; `PARAMETERS` says what they are. Raises BadInput for a value out of its range."""
+
+    keep: Keep
+    keep_at_most: Keep
+    monitor: Monitor
+    observers: int
+    choose_observers: Literal["suffix", "sample"]
+    sinks: int
+    tau: float
+    zeta: float
+    residual_min: float
+    document_min: float
+    smoothing: float
+    concentration: float
+    order: Order
+    mass: Literal["absolute", "document"]
+    tolerance: float
+    min_chunks: int
+    audit: Audit
+    audit_tolerance: float
+    audit_draws: int
+    exact_limit: int
+    delta: float
+    streak: int
+    streak_change: float
+    lp_seconds: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in PARAMETERS:
+            object.__setattr__(self, name, check_setting(name, getattr(self, name)))
+
+
+def check_setting(name: str, value: Any) -> Any:
+    """The value in its own type. Raises BadInput."""
+    parameter = PARAMETERS[name]
+    if parameter.choices:
+        if value not in parameter.choices:
+            raise bad(name, value, parameter.legal, "Leave it out for the preset's.")
+        return value
+    if parameter.kind is Keep:
+        try:
+            return Keep.parse(value)
+        except BadInput as error:
+            raise BadInput(str(error).replace("keep", name, 1)) from None
+    if parameter.kind is dict:
+        return parse_monitor(value)
+    way_out = f"It is {parameter.says}."
+    check_number(name, value, parameter.kind, parameter.low, parameter.high, way_out, parameter.open_low)
+    return parameter.kind(value)
+
+
+_SHARED: Mapping[str, Any] = {
+    "observers": 8,
+    "choose_observers": "suffix",
+    "sinks": 4,
+    "tau": 1.0,
+    "zeta": 0.1,
+    "residual_min": 0.01,
+    "document_min": 0.05,
+    "smoothing": 0.01,
+    "concentration": 1.0,
+    "min_chunks": 1,
+    "audit": "auto",
+    "audit_draws": 64,
+    "exact_limit": 64,
+    "delta": 0.05,
+    "streak": 0,
+    "streak_change": 0.0,
+    "lp_seconds": 0.05,
+    "seed": 0,
+}
+
+PAPER: Mapping[str, Any] = {
+    **_SHARED,
+    "keep": "60%",
+    "keep_at_most": "60%",
+    "monitor": "0.1-0.9:all",
+    "order": "entropy",
+    "mass": "absolute",
+    "tolerance": 0.2,
+    "audit_tolerance": 0.2,
+}
+"""Algorithm 1 as printed: absolute tolerances on every head of every monitored layer, the earliest that passes wins."""
+
+GENERAL: Mapping[str, Any] = {
+    **_SHARED,
+    "keep": "50%",
+    "keep_at_most": "75%",
+    "monitor": "0.53-0.8:all",
+    "order": "row",
+    "mass": "document",
+    "tolerance": 0.3,
+    "audit_tolerance": 0.3,
+}
+"""For a model without calibration: shares of the document mass, asked from the middle of the depth on."""

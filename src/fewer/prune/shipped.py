@@ -1,0 +1,52 @@
+"""Files about one model: read from a path, or found among those that come with the package."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fewer.errors import BadInput, bad
+
+__all__ = ["find_shipped", "read_model_file"]
+
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def read_model_file(kind: type[Kind], path: str | Path, name: str, way_out: str) -> Kind:
+    """The file as `kind`. Raises BadInput where it cannot be read, is no JSON, or is something else."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a name with a null byte, and text that is not UTF-8, are ValueErrors
+        raise bad(name, str(path), "a readable file", f"{error}.") from None
+    return _parse(kind, text, str(path), name, way_out)
+
+
+@cache
+def find_shipped(kind: type[Kind], folder: str, fingerprint: str, way_out: str) -> Kind | None:
+    """The one in this folder of the package's profiles that was made for the model with this fingerprint."""
+    place = files("fewer.prune").joinpath("profiles").joinpath(folder)
+    for entry in place.iterdir() if place.is_dir() else ():
+        if entry.name.endswith(".json"):
+            found = _parse(kind, entry.read_text(encoding="utf-8"), entry.name, "profile", way_out)
+            if found.fingerprint == fingerprint:  # type: ignore[attr-defined]
+                return found
+    return None
+
+
+def _parse(kind: type[Kind], text: str, source: str, name: str, way_out: str) -> Kind:
+    try:
+        return kind.model_validate(json.loads(text))
+    except RecursionError:
+        raise bad(name, source, "a JSON file of a few levels", way_out) from None
+    except json.JSONDecodeError as error:
+        raise bad(name, source, "a JSON file", f"Line {error.lineno}: {error.msg}. {way_out}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise BadInput(f"The {name} {source} cannot be used: {where}: {first['msg']}. {way_out}") from None

@@ -1,0 +1,252 @@
+"""What an explanation says, against the verdict that it explains and against searches written out."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from made_rows import attention, screen_of
+
+from fewer.errors import BadInput
+from fewer.prune.entroprefill import EntroPrefill
+from fewer.prune.entroprefill.dual import best_bound
+from fewer.prune.entroprefill.explain import Explanation, explain
+from fewer.prune.entroprefill.screening import Screen, exact, scan
+from fewer.prune.entroprefill.sensitivity import smallest_tolerance, vary
+from fewer.prune.entroprefill.watch import Watch
+from fewer.types import Chunk, Decision, Look, Looked, ModelFacts, Observation, Plan, Prompt
+
+FACTS = ModelFacts("made up", "0" * 32, 6, 4, 2, (None,) * 6)
+SIZES = (5, 9, 4, 7, 6)
+SETTINGS = {"shortest": 0, "preset": "paper", "keep": "85%", "monitor": {2: [0, 3], 3: "all"}, "observers": 3}
+
+
+def prompt_of(sizes: tuple[int, ...] = SIZES) -> Prompt:
+    """Two sinks, the chunks with a protected token behind each, a query of six, a last token."""
+    chunks, start = [], 2
+    for number, size in enumerate(sizes):
+        chunks.append(Chunk(f"c{number}", start, start + size))
+        start += size + 1
+    total = start + 7
+    protected = torch.ones(total, dtype=torch.bool)
+    for chunk in chunks:
+        protected[chunk.start : chunk.stop] = False
+    return Prompt(torch.arange(total), protected, tuple(chunks), (start, start + 6))
+
+
+def watch(prompt: Prompt, acts: bool = False, sharp: float = 1.0, **settings: object) -> tuple[Watch, list[object]]:
+    """A watcher over made-up attention, and what it answered at each layer."""
+    planner = EntroPrefill(**{**SETTINGS, **settings}).fitted(FACTS)
+    watcher, looked, answers = Watch(planner, acts), {}, []
+    for look in watcher.looks(prompt, 6):
+        rows = attention(look.layer, 4, len(look.rows), len(prompt), sharp=sharp)
+        looked[look] = Looked(torch.arange(len(prompt)), rows)
+    pos = torch.arange(len(prompt))
+    for layer in watcher.layers(6):
+        seen = Observation(layer, pos, prompt, torch.Generator(), looked=looked)
+        answers.append(watcher.after(seen))
+        if isinstance(answers[-1], Plan):
+            pos = answers[-1].keep
+    return watcher, answers
+
+
+def explained(layer: int | None = None, sharp: float = 1.0, **settings: object) -> tuple[Watch, Explanation]:
+    prompt = prompt_of()
+    watcher, _ = watch(prompt, sharp=sharp, **settings)
+    return watcher, explain(watcher.planner, prompt, watcher.verdicts, layer, lambda token: f"<{token}>")
+
+
+def test_a_watcher_judges_as_the_planner_and_leaves_nothing_out():
+    prompt = prompt_of()
+    quiet, said = watch(prompt, tolerance=0.5, audit_tolerance=0.5)
+    assert said == [None, None]
+    acting, answers = watch(prompt, acts=True, tolerance=0.5, audit_tolerance=0.5)
+    assert [type(answer) for answer in answers] == [Plan, type(None)]
+    assert [each.layer for each in quiet.verdicts] == [2, 3]
+    assert [each.layer for each in acting.verdicts] == [2]
+    wanted = acting.verdicts[0].proposal.removal.removed
+    assert np.array_equal(quiet.verdicts[0].proposal.removal.removed, wanted)
+    refused, answers = watch(prompt, acts=True, tolerance=0.01)
+    assert [type(answer) for answer in answers] == [Decision, Decision]
+    assert answers[0].outcome == refused.verdicts[0].outcome
+
+
+def test_chunks_rows_and_bounds_are_those_of_the_verdict():
+    watcher, found = explained(tolerance=0.25, keep="40%", keep_at_most="90%", audit_tolerance=0.25)
+    shown, verdict = found.shown, watcher.verdicts[0]
+    proposal, situation = verdict.proposal, watcher.planner.settings
+    assert found.acted == shown.layer == verdict.layer == 2
+    assert [each.asked for each in found.layers] == [True, False]
+    assert [each.would_act for each in found.layers] == [True, False]
+    assert found.layers[0].numbers == verdict.numbers
+    assert [chunk.tokens for chunk in shown.chunks] == list(SIZES)
+    assert [chunk.score for chunk in shown.chunks] == proposal.priorities.score.tolist()
+    assert [chunk.mass for chunk in shown.chunks] == proposal.priorities.mass.tolist()
+    assert [chunk.fate == "removed" for chunk in shown.chunks] == proposal.removal.removed.tolist()
+    assert sorted(chunk.place for chunk in shown.chunks) == [1, 2, 3, 4, 5]
+    assert [shown.chunks[index].place for index in proposal.order] == [1, 2, 3, 4, 5]
+    mass = proposal.screen.mass
+    used = mass[:, proposal.removal.removed].sum(axis=1)
+    names = [(head, position) for head in (0, 3) for position in found.observers]
+    for index, chunk in enumerate(shown.chunks):
+        share = mass[:, index] / 0.25
+        assert chunk.largest_share == pytest.approx(share.max(), abs=1e-12)
+        assert (chunk.heaviest_head, chunk.heaviest_position) == names[share.argmax()]
+        if chunk.fate == "removed":
+            assert chunk.slack is None
+            continue
+        after = 0.25 - used - mass[:, index]
+        assert chunk.slack == pytest.approx(after.min(), abs=1e-12)
+        assert (chunk.blocking_head, chunk.blocking_position) == names[after.argmin()]
+    assert [row.slack for row in shown.rows] == sorted(row.slack for row in shown.rows)
+    assert shown.rows[0].slack == pytest.approx((0.25 - used).min(), abs=1e-12)
+    assert (shown.rows[0].head, shown.rows[0].position) == names[(0.25 - used).argmin()]
+    assert shown.rows[0].token == f"<{shown.rows[0].position}>"
+    assert shown.num_rows == 2 * situation.observers
+    priced = {(row.head, row.position): row.price for row in shown.rows if row.price}
+    assert priced == {name: price for name, price in zip(names, verdict.bound.prices.rows, strict=True) if price}
+    bounds = shown.bounds
+    assert bounds.saving <= bounds.unstopped <= bounds.exact <= bounds.dual
+    assert bounds.exact == exact(proposal.screen, 5.0)
+    assert bounds.gap == bounds.dual - bounds.saving == verdict.numbers["dual_gap"]
+
+
+def test_the_audit_and_the_heads():
+    watcher, found = explained(2, tolerance=0.3, audit="hoeffding", audit_tolerance=0.4, audit_draws=40)
+    shown, result = found.shown, watcher.verdicts[0].audit
+    assert shown.audit.half_width == shown.audit.hoeffding_b == result.b > 0
+    assert shown.audit.bound == result.bound.max()
+    assert shown.audit.num_pairs == 6
+    assert shown.audit.hoeffding_room == 0.4 - result.b
+    assert [head.monitored for head in shown.heads] == [True, False, False, True]
+    assert [head.audit_mean for head in shown.heads if head.monitored] == result.etahat.tolist()
+    assert [head.audit_margin for head in shown.heads if head.monitored] == result.margin.tolist()
+    assert shown.heads[1].audit_mean is None
+    assert [head.group for head in shown.heads] == [0, 0, 1, 1]
+    for group in (0, 1):
+        assert sum(head.weight for head in shown.heads if head.group == group) == pytest.approx(1.0, abs=1e-12)
+    assert all(0 < head.envelope <= 1 for head in shown.heads)
+    assert shown.envelope >= max(row.used for row in shown.rows)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fates"),
+    [
+        ({"tolerance": 0.001}, {"does not fit"}),
+        ({"tolerance": 0.9}, {"removed", "target met before"}),
+        ({"tolerance": 0.9, "keep": 1, "min_chunks": 4}, {"removed", "enough have left"}),
+        ({"document_min": 1.0}, {"no proposal"}),
+    ],
+)
+def test_every_fate_is_named(settings, fates):
+    _, found = explained(**settings)
+    assert {chunk.fate for chunk in found.shown.chunks} == fates
+
+
+def test_which_layer_is_shown():
+    _, found = explained(tolerance=0.001)
+    assert found.acted is None
+    assert found.shown.layer == 3
+    assert all(each.asked and not each.would_act for each in found.layers)
+    assert explained(2, tolerance=0.001)[1].shown.layer == 2
+    with pytest.raises(BadInput, match=r"layer is 5; it must be a monitored one \(2, 3\)"):
+        explained(5)
+
+
+def test_a_declined_prompt():
+    prompt = prompt_of(())
+    watcher, answers = watch(prompt)
+    found = explain(watcher.planner, prompt, watcher.verdicts)
+    assert answers == [None, None]
+    assert found.declined.startswith("no chunks")
+    assert found.shown is None
+    assert found.layers == found.candidates == ()
+
+
+def test_attention_that_is_not_finite_is_explained_in_json():
+    prompt = prompt_of()
+    planner = EntroPrefill(**SETTINGS).fitted(FACTS)
+    watcher = Watch(planner, False)
+    looked = {}
+    for look in watcher.looks(prompt, 6):
+        rows = torch.full((4, len(look.rows), len(prompt)), torch.nan, dtype=torch.float64)
+        looked[look] = Looked(torch.arange(len(prompt)), rows)
+    watcher.after(Observation(2, torch.arange(len(prompt)), prompt, torch.Generator(), looked=looked))
+    found = explain(planner, prompt, watcher.verdicts)
+    assert found.shown.outcome == "attention not finite"
+    assert found.shown.bounds is None
+    told = json.loads(json.dumps(found.to_object(), allow_nan=False))
+    assert told["shown"]["heads"][0]["residual"] is None
+
+
+def test_json_has_every_field():
+    _, found = explained(tolerance=0.3)
+    told = json.loads(json.dumps(found.to_object(), allow_nan=False))
+    assert set(told) == set(Explanation.__dataclass_fields__)
+    assert told["shown"]["chunks"][1]["title"] == "c1"
+    assert told["shown"]["sensitivity"]["tolerance"] == 0.3
+    assert told["layers"][0]["numbers"]["target"] == found.target
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_smallest_tolerance_against_a_fine_search(seed):
+    made = screen_of(seed, 6, 5)
+    sizes = made.sizes
+    target = int(sizes.sum() * 0.6)
+    screen = Screen(made.mass, np.full(5, 0.2), sizes, 1, target)
+    order = np.random.default_rng(seed).permutation(6)
+    bound = best_bound(screen, 1.0)
+    for wanted in (1, target // 2, target):
+        found = smallest_tolerance(screen, order, wanted, bound)
+        grid = np.linspace(0.0, 0.999, 4000)
+        fits = [scan(Screen(made.mass, np.full(5, each), sizes, 1, target), order).saving >= wanted for each in grid]
+        first = grid[int(np.argmax(fits))] if any(fits) else None
+        assert (found is None) == (first is None)
+        if found is None:
+            continue
+        assert first - (grid[1] - grid[0]) <= found <= first
+        if found > 0:
+            assert scan(Screen(made.mass, np.full(5, found), sizes, 1, target), order).saving >= wanted
+            below = np.nextafter(found, 0.0)
+            assert scan(Screen(made.mass, np.full(5, below), sizes, 1, target), order).saving < wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_change_of_tolerance_would_do(seed):
+    made = screen_of(seed, 7, 6)
+    screen = Screen(made.mass, np.full(6, 0.3), made.sizes, 2, int(made.sizes.sum()))
+    order = np.random.default_rng(seed).permutation(7)
+    removal, bound = scan(screen, order), best_bound(screen, 1.0)
+    index = tuple(range(10, 17))
+    found = vary(screen, order, removal, bound, 1, index)
+    for each in found.variants:
+        other = Screen(made.mass, np.full(6, 0.3 * each.factor), made.sizes, 2, screen.target)
+        again = scan(other, order)
+        assert each.saving == again.saving
+        assert {number - 10 for number in each.leaves_too} == set(np.flatnonzero(again.removed & ~removal.removed))
+        assert {number - 10 for number in each.stays_then} == set(np.flatnonzero(removal.removed & ~again.removed))
+        assert exact(other, 5.0) <= each.dual_bound
+        rise = max(0.0, 0.3 * (each.factor - 1))
+        assert each.dual_bound <= bound.value + found.tokens_per_tolerance * rise + 1e-6
+    if found.one_more is not None:
+        chunk = found.one_more.chunk - 10
+        assert not removal.removed[chunk]
+        both = removal.removed | (np.arange(7) == chunk)
+        assert made.mass[:, both].sum(axis=1).max() == pytest.approx(found.one_more.tolerance, abs=1e-12)
+        others = [
+            made.mass[:, removal.removed | (np.arange(7) == other)].sum(axis=1).max()
+            for other in np.flatnonzero(~removal.removed)
+        ]
+        assert found.one_more.tolerance == pytest.approx(min(others), abs=1e-12)
+    else:
+        assert removal.removed.sum() == 5
+
+
+def test_looks_are_the_planners():
+    prompt = prompt_of()
+    watcher, _ = watch(prompt)
+    assert watcher.looks(prompt, 6) == watcher.planner.looks(prompt, 6)
+    assert all(isinstance(look, Look) and look.reduce is None for look in watcher.looks(prompt, 6))
+    assert watcher.describe() == watcher.planner.describe()
