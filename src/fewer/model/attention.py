@@ -35,6 +35,7 @@ NAME = "fewer"
 _LONG = 768  # keys from which two bfloat16 products beat the fused kernel for one row on a CPU
 _SHORT = 16  # keys below which the fused kernel on a CPU gives zeros where it should give NaN
 _BLOCK = 128  # query rows per block: scores of a block stay in the cache
+_FEW = 16  # query rows for which it is dearer to copy the keys than to turn the scores
 
 
 def attend_rows(
@@ -223,8 +224,12 @@ def _with_bias(q: Tensor, layer: LayerKV, bias: Callable[[int, int], Tensor], sc
     for start in range(0, rows, _BLOCK):
         stop = min(rows, start + _BLOCK)
         block = grouped[:, :, start:stop].reshape(kv_heads, -1, dim)
-        logits = torch.bmm(block, layer.k.transpose(1, 2)).view(kv_heads, group, stop - start, -1)
-        logits = logits + bias(start, stop)[:, None]
+        if stop - start <= _FEW:  # the other way round, keys that lie in a larger buffer would be copied first
+            logits = torch.bmm(layer.k, block.transpose(1, 2)).transpose(1, 2).contiguous()
+        else:
+            logits = torch.bmm(block, layer.k.transpose(1, 2))
+        logits = logits.view(kv_heads, group, stop - start, -1)
+        logits += bias(start, stop)[:, None]
         mixed = torch.bmm(torch.softmax(logits, -1).view(kv_heads, -1, layer.num_rows), layer.v)
         out[start:stop] = mixed.view(heads, stop - start, dim).transpose(0, 1)
     return out
