@@ -1,4 +1,4 @@
-"""EntroPrefill among other requests: each gets what it gets alone, in a batch, a stream, sampled, scored, fanned out."""
+"""EntroPrefill among other requests: each gets what it gets alone, packed, streamed, sampled, scored, fanned out."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_everyone_gets_what_they_get_alone(
     leavers=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=2),
     max_rows=st.sampled_from([1, 60, 8192]),
 )
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 def test_joining_and_leaving_at_any_step(
     engine: Engine,
     alone: dict[str, Answer],
@@ -143,7 +143,7 @@ def test_a_stream_that_is_cancelled_keeps_its_decisions(engine: Engine, alone: d
 
 
 def test_threads_do_not_disturb_each_other(engine: Engine, alone: dict[str, Answer]) -> None:
-    names = list(POOL) * 2
+    names = list(POOL)
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda name: engine.generate([POOL[name]])[0], names))
     for name, answer in zip(names, answers, strict=True):

@@ -48,7 +48,7 @@ def test_presets_move_to_the_nearest_layer_that_sees_everything() -> None:
 def test_budgets_that_a_prompt_cannot_meet() -> None:
     prompt = Prompt.from_ids(range(10))
     lazy({1: 10, 2: "100%"}).check(prompt)
-    with pytest.raises(BadInput, match="keep is 11; it must be at most 10, the prompt's tokens"):
+    with pytest.raises(BadInput, match="what stays after 1 is 11; it must be at most 10, the prompt's tokens"):
         lazy({1: 11}).check(prompt)
     mixed = lazy({1: "20%", 2: 3})
     with pytest.raises(BadInput) as caught:
@@ -62,19 +62,19 @@ def test_budgets_that_a_prompt_cannot_meet() -> None:
 
 @pytest.mark.parametrize(("schedule", "layer"), [({0: 5}, 0), ({-1: 5}, -1), ({6: 5}, 6), ("3:9,99:5", 99)])
 def test_layers_that_a_model_lacks(schedule: object, layer: int) -> None:
-    with pytest.raises(BadInput, match=f"layer is {layer}; it must be a whole number from 1 to 5 "):
+    with pytest.raises(BadInput, match=f"a layer of the schedule is {layer}; it must be a whole number from 1 to 5 "):
         lazy(schedule).layers(L)
 
 
 def test_layers_scale_with_the_depth() -> None:
     assert lazy("aggressive").layers(30) == (10, 18, 25)
     assert lazy("aggressive").layers(4) == (1, 2, 3)
-    assert lazy("0.5:50%, 0.52:20%").keeps(4) == {2: Keep(fraction=0.2)}
     assert lazy({3: 5, 1: 9}).layers(4) == (1, 3)
 
 
 def test_descriptions() -> None:
     assert LazyLLM(shortest=9).describe() == {
+        "preset": "balanced",
         "schedule": "balanced",
         "aux": "keep",
         "selection": "per_step",
@@ -88,7 +88,12 @@ def test_descriptions() -> None:
     assert (off["revive_limit"], off["revive_floor"]) == (None, None)
     once = lazy("0.25:50%", selection="prefill", revive_limit=None).describe()
     assert (once["schedule"], once["revive_limit"], once["revive_floor"]) == ("0.25:50%", None, None)
-    assert lazy("mild").fitted(facts(*(None,) * 10)).describe()["schedule"] == "7:30%, 8:10%"
+    assert off["preset"] is None
+    for name in ("mild", " MILD"):
+        mild = lazy(name).fitted(facts(*(None,) * 10)).describe()
+        assert (mild["preset"], mild["schedule"]) == ("mild", "7:30%, 8:10%")
+    shallow = lazy("balanced").fitted(facts(None, None, None)).describe()
+    assert (shallow["preset"], shallow["schedule"]) == ("balanced", "2:10%")  # what holds: its stops are one layer here
 
 
 def test_what_it_needs_to_see() -> None:
@@ -117,8 +122,11 @@ BAD = [
         "shortest is -1; it must be a whole number of at least 0. Use 0 to prune prompts",
     ),
     ({"shortest": 2.0}, "shortest is 2.0; it must be a whole number"),
-    ({"profile": 5}, "profile is 5; it must be auto, None, a file or a Profile. Leave it out for auto."),
-    ({"profile": {}}, "profile is {}; it must be auto, None, a file or a Profile."),
+    ({"profile": 5}, "profile is 5; it must be auto, none, or a profile's file. Leave it out for auto."),
+    ({"profile": ""}, "profile is ''; it must be auto, none, or a profile's file. Leave it out for auto."),
+    ({"profile": " "}, "profile is ' '; it must be auto, none"),
+    ({"schedule_name": "mild"}, "schedule_name is 'mild'; it must be left out before fitted. Give the preset as"),
+    ({"profile": {}}, "profile is {}; it must be auto, none, or a profile's file."),
 ]
 
 
@@ -145,7 +153,7 @@ def test_an_endless_floor_is_refused() -> None:
 def test_a_prompt_that_is_run_whole_may_be_shorter_than_the_budget() -> None:
     prompt = Prompt.from_ids(torch.arange(40))
     LazyLLM({1: 100}).check(prompt)
-    with pytest.raises(BadInput, match="keep is 100; it must be at most 40"):
+    with pytest.raises(BadInput, match="what stays after 1 is 100; it must be at most 40"):
         LazyLLM({1: 100}, shortest=0).check(prompt)
 
 
@@ -162,3 +170,53 @@ def test_limits_of_what_never_comes_back_are_refused() -> None:
     with pytest.raises(BadInput, match=r"revive_floor is 0\.5; it must be left out"):
         LazyLLM("balanced", selection="prefill", revive_floor=0.5)
     assert LazyLLM("balanced", selection="prefill", revive_limit=3).revive_limit == 3
+
+
+def test_a_profile_may_be_none_in_words() -> None:
+    for word in ("none", " None "):
+        assert LazyLLM(profile=word) == LazyLLM(profile=None)
+        assert make_planner("lazyllm", profile=word) == LazyLLM(profile=None)
+    assert LazyLLM(profile="AUTO") == LazyLLM()
+
+
+def test_stops_that_are_one_layer_are_refused_before_anything_runs() -> None:
+    together = lazy({0.3: 0.5, 0.301: 0.3})
+    for ask in (lambda: together.layers(30), lambda: together.fitted(facts(*(None,) * 30))):
+        with pytest.raises(
+            BadInput, match=r"schedule is '0\.3:50%, 0\.301:30%'; it must be of different layers; 0\.3 and"
+        ):
+            ask()
+    with pytest.raises(BadInput, match=r"0\.5 and 0\.52 are both layer 2 of 4"):
+        lazy("0.5:50%, 0.52:20%").keeps(4)
+
+
+@pytest.mark.parametrize(("schedule", "shown"), [({0.99: 0.5}, "0.99"), ({30: 0.5}, "30"), ("0.984:9", "0.984")])
+def test_a_layer_is_refused_as_it_was_written(schedule: object, shown: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(f"a layer of the schedule is {shown}; it must be ")):
+        lazy(schedule).fitted(facts(*(None,) * 30))
+
+
+def test_a_fraction_in_a_window_is_named_as_it_was_written() -> None:
+    planner = lazy("0.5:5").fitted(facts(None, 8, None, 8))
+    with pytest.raises(BadInput, match=re.escape("a layer of the schedule is 0.5; it must be a layer without")):
+        planner.check(Prompt.from_ids(range(9)))
+
+
+def test_unknown_settings_point_at_the_nearest_one() -> None:
+    for wrong, near in (("kep", "keep"), ("schedule", "keep"), ("revive_limt", "revive_limit")):
+        with pytest.raises(BadInput, match=rf"the setting {wrong} of lazyllm is 3; .* Did you mean {near}\?"):
+            make_planner("lazyllm", **{wrong: 3})
+    for internal in ("facts", "schedule_name"):
+        with pytest.raises(BadInput, match=f"the setting {internal} of lazyllm"):
+            make_planner("lazyllm", **{internal: None})
+    with pytest.raises(TypeError, match="scheduel"):
+        LazyLLM(scheduel="mild")
+
+
+def test_by_its_name_the_schedule_is_called_keep() -> None:
+    with pytest.raises(BadInput, match="^keep is 'brisk'; it must be one of mild, balanced, aggressive"):
+        make_planner("lazyllm", keep="brisk")
+    with pytest.raises(BadInput, match="^schedule is 'brisk'; it must be one of mild, balanced, aggressive"):
+        LazyLLM("brisk")
+    with pytest.raises(BadInput, match="^aux is 'x'"):
+        make_planner("lazyllm", keep="mild", aux="x")

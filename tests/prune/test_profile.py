@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -151,16 +152,22 @@ def test_rows_are_those_behind_the_last_token_that_may_go() -> None:
 
 
 def test_a_stop_takes_the_deepest_score_there_is() -> None:
-    profile = profile_of(scores=written()["scores"][1:])
+    profile = profile_of(scores=written()["scores"][1:], presets={})
     assert [profile.score_at(layer).layer for layer in (3, 4)] == [3, 3]
     with pytest.raises(BadInput) as caught:
         profile.score_at(2)
     assert str(caught.value) == (
         "a layer of the schedule is 2; it must be at least 3, where the profile of made-up has its first score. "
-        "Prune deeper, or use no profile: profile=None."
+        "Leave tokens out deeper, or take profile none."
     )
     with pytest.raises(BadInput, match="a layer of the schedule is 2; it must be at least 3"):
         LazyLLM({2: 5}, profile=profile).fitted(facts())
+    with pytest.raises(BadInput) as caught:
+        LazyLLM({0.5: 5}, profile=profile).fitted(facts())
+    assert str(caught.value).startswith(
+        "a layer of the schedule is 0.5; it must be a place at layer 3 or deeper, where the profile of made-up has its "
+        "first score; of 4 layers it is layer 2. "
+    )
 
 
 def facts(fingerprint: str = PRINT) -> ModelFacts:
@@ -182,7 +189,7 @@ def test_another_models_profile_is_refused(tmp_path: Path) -> None:
             LazyLLM({1: 5}, profile=given_as).fitted(facts("cd" * 16))
         assert str(caught.value) == (
             "profile is 'made-up (weights abababab)'; it must be made for the model that runs, other-model (weights "
-            "cdcdcdcd). Calibrate that one with fewer calibrate, or use profile=None."
+            "cdcdcdcd). Calibrate that one with fewer calibrate, or take profile none."
         )
 
 
@@ -202,7 +209,7 @@ HEAD = {"layer": 1, "head": 0}
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"format": "other"}, "format: Input should be 'fewer-profile'"),
     ({"version": 2}, "version: Input should be 1"),
-    ({"num_layers": 0}, "num_layers: Input should be greater than or equal to 1"),
+    ({"num_layers": 0}, "num_layers: Input should be greater than or equal to 1; it is 0. Make"),
     ({"num_heads": 0}, "num_heads: Input should be greater than or equal to 1"),
     ({"before": -1}, "before: Input should be greater than or equal to 0"),
     ({"after": 1025}, "after: Input should be less than or equal to 1024"),
@@ -216,11 +223,11 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"scores": [{"layer": 1, "heads": [{**HEAD, "extra": 0}]}]}, "scores.0.heads.0.extra: Extra inputs are not"),
     (
         {"scores": [{"layer": 1, "heads": [{"layer": 2, "head": 0}]}]},
-        "scores.0: Value error, the layer of a head is 2; it must be at most 1, the score's own. Look at it deeper.",
+        "scores.0: the layer of a head is 2; it must be at most 1, the score's own. Look at it deeper.",
     ),
     (
         {"scores": [{"layer": 1, "heads": [{"layer": 1, "head": 3}]}]},
-        "the whole: Value error, a head of the profile is 3; it must be at most 2.",
+        "cannot be used: a head of the profile is 3; it must be at most 2.",
     ),
     (
         {"scores": [{"layer": layer, "heads": [HEAD]} for layer in (3, 1)]},
@@ -229,6 +236,21 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"scores": [{"layer": 2, "heads": [HEAD]}] * 2}, "the layers of the scores is [2, 2]; it must be ascending"),
     ({"scores": [{"layer": 5, "heads": [HEAD]}]}, "the layers of the scores is [5]; it must be ascending"),
     ({"presets": {"mild": "3"}}, "schedule is '3'; it must be one of mild, balanced, aggressive, or stops LAYER:KEEP"),
+    ({"presets": {"mild": ""}}, "the preset mild: schedule is ''; it must be at least one stop"),
+    (
+        {"presets": {"balanced": "Mild "}},
+        "cannot be used: the preset balanced is 'Mild '; it must be a schedule and not the name of one. Write its stops",
+    ),
+    ({"presets": {"mild": "4:30%"}}, "the preset mild: a layer of the schedule is 4; it must be a whole number from 1"),
+    ({"presets": {"mild": "0.9:30%"}}, "the preset mild: a layer of the schedule is 0.9; it must be the place of one"),
+    (
+        {"presets": {"mild": "1:30%"}, "scores": written()["scores"][1:]},
+        "the preset mild: a layer of the schedule is 1; it must be at least 3, where the profile of made-up has",
+    ),
+    (
+        {"presets": {"mild": "0.5:30%, 0.51:20%"}},
+        "the preset mild is '0.5:30%, 0.51:20%'; it must be a schedule with each of the 4 layers once. Drop a stop.",
+    ),
     ({"presets": {"mild": 3}}, "presets.mild: Input should be a valid string"),
     ({"more": 1}, "more: Extra inputs are not permitted"),
 ]
@@ -243,6 +265,9 @@ def test_broken_profiles_are_named(tmp_path: Path, changes: dict[str, Any], mess
     text = str(caught.value)
     assert text.startswith(f"The profile {path} cannot be used: ")
     assert text.endswith("Make one with fewer calibrate.")
+    assert text.count("Make one with fewer calibrate") == 1
+    assert "Value error" not in text
+    assert ".." not in text
 
 
 @pytest.mark.parametrize("field", list(written()))
@@ -284,6 +309,27 @@ def test_names_and_nesting_that_no_reader_takes(tmp_path: Path) -> None:
 def test_a_preset_that_the_profile_lacks_is_named() -> None:
     with pytest.raises(BadInput, match=r"schedule is 'mild'; it must be one of balanced, the presets of the profile"):
         LazyLLM("mild", profile=profile_of()).fitted(facts())
+    with pytest.raises(BadInput) as caught:
+        LazyLLM("mild", profile=profile_of(presets={})).fitted(facts())
+    assert str(caught.value) == (
+        "schedule is 'mild'; it must be a schedule of stops, since the profile of made-up has no presets. "
+        "Write for example 1:50%."
+    )
+
+
+def test_a_fitted_preset_keeps_its_name() -> None:
+    fitted = LazyLLM("Balanced", profile=profile_of()).fitted(facts())
+    assert (fitted.describe()["preset"], fitted.describe()["schedule"]) == ("balanced", "1:60%, 3:30%")
+    assert fitted.fitted(facts()) == fitted
+    assert LazyLLM({3: 5}, profile=profile_of()).fitted(facts()).describe()["preset"] is None
+
+
+def test_the_profile_that_comes_along_is_what_was_registered() -> None:
+    folder = files("fewer.prune").joinpath("profiles").joinpath("lazyllm")
+    (shipped,) = [load_profile(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".json")]
+    assert shipped_profile(shipped.fingerprint) == shipped
+    assert shipped.title == "SmolLM2-135M-Instruct (487de1a5)"
+    assert shipped.presets == {"mild": "8:55%", "balanced": "8:35%", "aggressive": "8:20%"}
 
 
 def test_the_fingerprint_alone_is_not_enough() -> None:

@@ -37,7 +37,7 @@ def test_the_harness_finds_the_model_and_its_own() -> None:
     ("given", "message"),
     [
         ({"evict": "h2o"}, "evict is 'h2o'; it must be none in this version"),
-        ({"prune": "magic"}, "prune is 'magic'; it must be one of none, ends, lazyllm, random, static"),
+        ({"prune": "magic"}, "prune is 'magic'; it must be one of none, ends, entroprefill, lazyllm"),
         (
             {"revision": "main"},
             "a model argument is 'revision'; it must be one of add_bos_token, .*, batch_size, .*evict",

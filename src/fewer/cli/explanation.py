@@ -149,8 +149,8 @@ def _list_rows(shown: LayerShown, encoding: str) -> RenderableType:
     table = make_table("head", "position", "leaves", "of", "left over", "price", texts=("token",))
     for each in shown.rows[:_MOST_ROWS]:
         table.add_row(
-            str(each.head),
-            str(each.position),
+            each.head,
+            "-" if each.position is None else str(each.position),
             write_number(each.used),
             write_number(each.tolerance),
             write_number(each.slack),
@@ -236,8 +236,10 @@ def _describe_sensitivity(found: Sensitivity, audit: AuditShown | None) -> list[
     return facts
 
 
-def _place(head: int | None, position: int | None) -> str:
-    return "-" if head is None else f"{head}@{position}"
+def _place(head: str | None, position: int | None) -> str:
+    if head is None:
+        return "-"
+    return head if position is None else f"{head}@{position}"
 
 
 def _tokens(count: float | None) -> str:

@@ -97,6 +97,8 @@ def _leave_out(adapter: Adapter, segment: Segment, layer: int, hidden: Tensor) -
         segment.leaving.append((segment.pos[gone], layer, stowed))
     if gone.numel() == 0:
         return None
+    if getattr(segment.planner, "acts_once", False):
+        segment.looks = {}
     stay = inside.nonzero().flatten()
     segment.pos, segment.first = segment.pos[stay], None
     return Change(stay)

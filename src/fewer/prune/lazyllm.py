@@ -13,18 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fewer.errors import bad
+from fewer.errors import BadInput, bad
 from fewer.prune.gate import choose_best, hold_back
-from fewer.prune.planner import at_layer
 from fewer.prune.profile import Profile, load_profile, shipped_profile
-from fewer.prune.schedule import PRESETS, Schedule, parse_schedule
+from fewer.prune.schedule import (
+    Schedule,
+    as_preset,
+    find_layer,
+    fit_preset,
+    list_stops,
+    parse_schedule,
+    write_schedule,
+)
 from fewer.types import Keep, Look, ModelFacts, Observation, Plan, Prompt
 from fewer.types.number import check_number
 
@@ -39,8 +45,10 @@ _LIMIT, _FLOOR = 16, 1.0
 class LazyLLM:
     """schedule: `{layer: keep, ...}`, `"10:70%, 18:50%"`, or a preset, which scales with the model's depth.
 
-    profile: "auto" takes the one that comes with the package for the model, if there is one, and its presets; None is
-    the paper's score; otherwise a file made by `fewer calibrate`. Another model's is refused.
+    A layer may be a fraction of the depth, below 1. keep: `0.7` or `"70%"` of the prompt, up to 1.0; `256` tokens.
+
+    profile: "auto" takes the one that comes with the package for the model, if there is one, and its presets; "none"
+    or None is the paper's score; otherwise a file made by `fewer calibrate`. Another model's is refused.
 
     aux: "keep" the hidden states of tokens left out; "recompute" them from the embedding when they come back; "off":
     none comes back. None is "keep", or "off" where `revive` is False. A recomputed state is what the token makes of the
@@ -74,13 +82,12 @@ class LazyLLM:
     profile: Literal["auto"] | str | Path | Profile | None = "auto"
     shortest: int = 256
     facts: ModelFacts | None = None  # of the model it was fitted to
+    schedule_name: str | None = None  # once fitted: the preset that the schedule stands for
 
     name: ClassVar[str] = "lazyllm"
 
     def __post_init__(self) -> None:
-        preset = isinstance(self.schedule, str) and self.schedule.strip() in PRESETS
-        schedule = str(self.schedule).strip() if preset else parse_schedule(self.schedule)
-        object.__setattr__(self, "schedule", schedule)
+        object.__setattr__(self, "schedule", as_preset(self.schedule) or parse_schedule(self.schedule))
         if self.aux not in (None, *_AUX):
             raise bad("aux", self.aux, "one of " + ", ".join(_AUX), "Leave it out to keep the states.")
         if self.selection not in ("per_step", "prefill"):
@@ -103,8 +110,13 @@ class LazyLLM:
         check_number("shortest", self.shortest, int, 0, None, "Use 0 to prune prompts of any length.")
         if self.facts is not None and not isinstance(self.facts, ModelFacts):
             raise bad("facts", self.facts, "ModelFacts or None", "Leave it out: fitted fills it in.")
-        if self.profile is not None and not isinstance(self.profile, (str, Path, Profile)):
-            raise bad("profile", self.profile, "auto, None, a file or a Profile", "Leave it out for auto.")
+        if self.schedule_name is not None and self.facts is None:
+            raise bad("schedule_name", self.schedule_name, "left out before fitted", "Give the preset as schedule.")
+        word = self.profile.strip().lower() if isinstance(self.profile, str) else None
+        if word == "" or not (self.profile is None or isinstance(self.profile, (str, Path, Profile))):
+            raise bad("profile", self.profile, "auto, none, or a profile's file", "Leave it out for auto.")
+        if word in ("auto", "none"):
+            object.__setattr__(self, "profile", "auto" if word == "auto" else None)
 
     @property
     def needs(self) -> Literal["last_query", "looks"]:
@@ -120,15 +132,16 @@ class LazyLLM:
             profile = load_profile(profile)
         if isinstance(profile, Profile):
             profile.check_model(facts)
-        schedule = self.schedule
+        schedule, name = self.schedule, self.schedule_name
         if isinstance(schedule, str):
-            if isinstance(profile, Profile):
-                schedule = profile.preset(schedule)
-            schedule = _near_global(parse_schedule(schedule), facts)
-        planner = replace(self, schedule=schedule, profile=profile, facts=facts)
+            name = schedule
+            text = profile.preset(schedule) if isinstance(profile, Profile) else schedule
+            schedule = fit_preset(parse_schedule(text), facts)
+        planner = replace(self, schedule=schedule, profile=profile, facts=facts, schedule_name=name)
+        planner.layers(facts.num_layers)
         if isinstance(profile, Profile):
-            for layer in planner.layers(facts.num_layers):
-                profile.score_at(layer)
+            for place, _ in planner._stops:
+                profile.score_at(find_layer(place, facts.num_layers), place)
         return planner
 
     def layers(self, num_layers: int) -> tuple[int, ...]:
@@ -136,8 +149,11 @@ class LazyLLM:
         return tuple(self.keeps(num_layers))
 
     def keeps(self, num_layers: int) -> dict[int, Keep]:
-        """What each stop keeps, for a model of this depth."""
-        return _keeps(self._stops, num_layers)
+        """What each stop keeps, for a model of this depth. Before `fitted` a preset is the one without a profile."""
+        stops = self._stops
+        if isinstance(self.schedule, str):
+            stops = fit_preset(stops, ModelFacts("", "", num_layers, 1, 1, (None,) * num_layers))
+        return list_stops(stops, num_layers)
 
     @property
     def _stops(self) -> Schedule:
@@ -166,26 +182,28 @@ class LazyLLM:
         if self.declines(prompt):
             return
         stops = self._stops
-        counts = [keep.count(len(prompt)) for _, keep in stops]
+        counts = [_count(place, keep, len(prompt)) for place, keep in stops]
         for (place, keep), before, count in zip(stops[1:], counts, counts[1:], strict=False):
             if count > before:
                 legal = f"at most the {before} tokens of the stop before"
                 raise bad(f"what stays after {place}", f"{keep} ({count} tokens)", legal, "Keep fewer the deeper.")
         facts = self.facts
-        for layer in self.layers(facts.num_layers) if facts else ():
+        for place, _ in stops if facts else ():
             assert facts is not None
+            layer = find_layer(place, facts.num_layers)
             window = facts.windows[layer - 1]
             if window is not None and window < len(prompt):
                 found = [layer for layer in facts.global_layers if layer < facts.num_layers]
                 legal = f"a layer without a sliding window ({', '.join(map(str, found)) or 'there is none'})"
                 way_out = f"Layer {layer} sees {window} positions and the prompt has {len(prompt)}."
-                raise bad("a layer of the schedule", layer, legal, way_out)
+                raise bad("a layer of the schedule", place, legal, way_out)
 
     def describe(self) -> dict[str, str | int | float | None]:
-        """The settings, for the receipt."""
-        schedule = self.schedule if isinstance(self.schedule, str) else None
+        """The settings, for the receipt. Before `fitted` the schedule of a preset is its name."""
+        preset = self.schedule if isinstance(self.schedule, str) else None
         return {
-            "schedule": schedule or ", ".join(f"{place:g}:{keep}" for place, keep in self._stops),
+            "preset": preset or self.schedule_name,
+            "schedule": preset or write_schedule(self._stops),
             "aux": self.aux,
             "selection": self.selection,
             "revive_limit": self.revive_limit if self.revive else None,
@@ -252,26 +270,8 @@ class LazyLLM:
         return hold_back(kept, ready, score, floor, self.revive_limit)
 
 
-@lru_cache(maxsize=256)
-def _keeps(stops: Schedule, num_layers: int) -> dict[int, Keep]:
-    found: dict[int, Keep] = {}
-    for place, keep in stops:
-        layer = _layer(place, num_layers)
-        at_layer(layer, num_layers, lowest=1)
-        found[layer] = keep  # in a shallow model two stops of a preset may fall together: the later one holds
-    return found
-
-
-def _layer(place: int | float, num_layers: int) -> int:
-    """A place of a schedule in a model of this depth."""
-    return max(1, round(place * num_layers)) if isinstance(place, float) else place
-
-
-def _near_global(schedule: Schedule, facts: ModelFacts) -> Schedule:
-    """Each stop after the nearest layer that sees everything, if there is one below the last."""
-    legal = [layer for layer in facts.global_layers if layer < facts.num_layers]
-    found: dict[int, Keep] = {}
-    for place, keep in schedule:
-        layer = _layer(place, facts.num_layers)
-        found[min(legal, key=lambda each: (abs(each - layer), each)) if legal else layer] = keep
-    return tuple(found.items())
+def _count(place: int | float, keep: Keep, num_tokens: int) -> int:
+    try:
+        return keep.count(num_tokens)
+    except BadInput as error:
+        raise error.renamed(f"what stays after {place}") from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
-from fewer.errors import bad
+from fewer.errors import BadInput, bad
 from fewer.prune.baselines import EndsPrune, RandomPrune, StaticPrune
 from fewer.prune.entroprefill import EntroPrefill
 from fewer.prune.lazyllm import LazyLLM
@@ -21,7 +22,7 @@ PLANNERS: dict[str, Callable[..., Planner]] = {
     "lazyllm": LazyLLM,
     "entroprefill": EntroPrefill,
 }
-_INTERNAL = ("facts",)
+_INTERNAL = ("facts", "schedule_name")
 
 
 def settings_of(name: str) -> tuple[str, ...]:
@@ -45,9 +46,15 @@ def make_planner(name: str, **settings: Any) -> Planner | None:
     for key in settings:
         if key not in settings_of(name):
             legal = f"one of {', '.join(settings_of(name))}"
-            raise bad(f"the setting {key} of {name}", settings[key], legal, "Leave it out.")
-    if name == "lazyllm" and "keep" in settings:
-        settings["schedule"] = settings.pop("keep")
+            near = get_close_matches("keep" if key == "schedule" else key, settings_of(name), 1)
+            way_out = f"Did you mean {near[0]}?" if near else "Leave it out."
+            raise bad(f"the setting {key} of {name}", settings[key], legal, way_out)
     if settings.get("profile") == "none":
         settings["profile"] = None
-    return PLANNERS[name](**settings)
+    if name != "lazyllm" or "keep" not in settings:
+        return PLANNERS[name](**settings)
+    settings["schedule"] = settings.pop("keep")
+    try:
+        return PLANNERS[name](**settings)
+    except BadInput as error:
+        raise (error.renamed("keep") if error.name == "schedule" else error) from None

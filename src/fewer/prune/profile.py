@@ -12,20 +12,18 @@ to what is wanted. Not covered: prompts whose question comes first, and heads wh
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from fewer.errors import BadInput, bad
-from fewer.prune.schedule import parse_schedule
+from fewer.prune.schedule import as_preset, find_layer, parse_schedule
+from fewer.prune.shipped import find_shipped, read_model_file
 from fewer.types import Look, Looked, ModelFacts, Prompt
 
 __all__ = ["Profile", "Score", "load_profile", "shipped_profile"]
@@ -97,9 +95,22 @@ class Profile(BaseModel):
         heads = [head.head for score in self.scores for head in score.heads]
         if max(heads) >= self.num_heads:
             raise bad("a head of the profile", max(heads), f"at most {self.num_heads - 1}", _WAY_OUT)
-        for text in self.presets.values():
-            parse_schedule(text)
+        for name, text in self.presets.items():
+            self._check_preset(name, text)
         return self
+
+    def _check_preset(self, name: str, text: str) -> None:
+        """A preset is a schedule of its own, after layers of this model that have a score and one layer each."""
+        what = f"the preset {name}"
+        if as_preset(text):
+            raise bad(what, text, "a schedule and not the name of one", "Write its stops, such as 8:35%.")
+        try:
+            layers = [find_layer(place, self.num_layers) for place, _ in parse_schedule(text)]
+            self.score_at(layers[0])
+        except BadInput as error:
+            raise BadInput(f"{what}: {error}") from None
+        if len(set(layers)) < len(layers):
+            raise bad(what, text, f"a schedule with each of the {self.num_layers} layers once", "Drop a stop.")
 
     def __hash__(self) -> int:
         return hash(self.title)
@@ -107,16 +118,25 @@ class Profile(BaseModel):
     def preset(self, name: str) -> str:
         """The schedule of this name. Raises BadInput."""
         if name not in self.presets:
-            legal = f"one of {', '.join(self.presets) or 'none'}, the presets of the profile of {self.model}"
-            raise bad("schedule", name, legal, "Write stops: 10:70%,18:50%.")
+            legal = f"one of {', '.join(self.presets)}, the presets of the profile of {self.model}"
+            if not self.presets:
+                legal = f"a schedule of stops, since the profile of {self.model} has no presets"
+            raise bad("schedule", name, legal, f"Write for example {self.scores[0].layer}:50%.")
         return self.presets[name]
 
-    def score_at(self, layer: int) -> Score:
-        """The score for a stop after this layer: the deepest there is by then. Raises BadInput before the first."""
+    def score_at(self, layer: int, place: int | float | None = None) -> Score:
+        """The score for a stop after this layer: the deepest there is by then. Raises BadInput before the first.
+
+        place: how the layer was written, if it was a fraction of the depth, for the message.
+        """
         found = [score for score in self.scores if score.layer <= layer]
         if not found:
             legal = f"at least {self.scores[0].layer}, where the profile of {self.model} has its first score"
-            raise bad("a layer of the schedule", layer, legal, "Prune deeper, or use no profile: profile=None.")
+            if isinstance(place, float):
+                legal = f"a place at layer {self.scores[0].layer} or deeper, where the profile of {self.model} has its "
+                legal += f"first score; of {self.num_layers} layers it is layer {layer}"
+            shown = layer if place is None else place
+            raise bad("a layer of the schedule", shown, legal, "Leave tokens out deeper, or take profile none.")
         return found[-1]
 
     def rank(self, score: Score, looked: Mapping[Look, Looked], pos: Tensor, prompt: Prompt) -> Tensor:
@@ -159,7 +179,7 @@ class Profile(BaseModel):
             self.num_heads,
         ):
             legal = f"made for the model that runs, {facts.name} (weights {facts.fingerprint[:8]})"
-            way_out = "Calibrate that one with fewer calibrate, or use profile=None."
+            way_out = "Calibrate that one with fewer calibrate, or take profile none."
             raise bad("profile", f"{self.model} (weights {self.fingerprint[:8]})", legal, way_out)
 
     def spread(self, score: Tensor) -> Tensor:
@@ -170,32 +190,9 @@ class Profile(BaseModel):
 
 def load_profile(path: str | Path) -> Profile:
     """A profile from its file. Raises BadInput where it cannot be read, or is none."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # a name with a null byte, and text that is not UTF-8, are ValueErrors
-        raise bad("profile", str(path), "a readable file", f"{error}.") from None
-    return _read(text, str(path))
+    return read_model_file(Profile, path, "profile", _WAY_OUT)
 
 
-@cache
 def shipped_profile(fingerprint: str) -> Profile | None:
     """The profile that comes with the package for this model, if there is one."""
-    for entry in files("fewer.prune").joinpath("profiles").iterdir():
-        if entry.name.endswith(".json"):
-            profile = _read(entry.read_text(encoding="utf-8"), entry.name)
-            if profile.fingerprint == fingerprint:
-                return profile
-    return None
-
-
-def _read(text: str, name: str) -> Profile:
-    try:
-        return Profile.model_validate(json.loads(text))
-    except RecursionError:
-        raise bad("profile", name, "a JSON file of a few levels", _WAY_OUT) from None
-    except json.JSONDecodeError as error:
-        raise bad("profile", name, "a JSON file", f"Line {error.lineno}: {error.msg}. {_WAY_OUT}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        raise BadInput(f"The profile {name} cannot be used: {where}: {first['msg']}. {_WAY_OUT}") from None
+    return find_shipped(Profile, "lazyllm", fingerprint, _WAY_OUT)

@@ -23,7 +23,8 @@ def read_model_file(kind: type[Kind], path: str | Path, name: str, way_out: str)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # a name with a null byte, and text that is not UTF-8, are ValueErrors
-        raise bad(name, str(path), "a readable file", f"{error}.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise bad(name, str(path), "a readable file", f"{reason}. {way_out}") from None
     return _parse(kind, text, str(path), name, way_out)
 
 
@@ -47,6 +48,18 @@ def _parse(kind: type[Kind], text: str, source: str, name: str, way_out: str) ->
     except json.JSONDecodeError as error:
         raise bad(name, source, "a JSON file", f"Line {error.lineno}: {error.msg}. {way_out}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the whole"
-        raise BadInput(f"The {name} {source} cannot be used: {where}: {first['msg']}. {way_out}") from None
+        raise BadInput(f"The {name} {source} cannot be used: {_explain(error, way_out)}") from None
+
+
+def _explain(error: ValidationError, way_out: str) -> str:
+    """Where the first fault is, what it is, the value if it is a small one, and the way out, once."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    own = first.get("ctx", {}).get("error")  # raised by a check of ours, which says it in a whole sentence
+    if isinstance(own, BadInput):
+        says = f"{where}: {own}" if where else str(own)
+        return says if way_out in says else f"{says} {way_out}"
+    value = first["input"]
+    shown = f"; it is {value!r}" if value is None or isinstance(value, (bool, int, float, str)) else ""
+    says = f"{first['msg']}{shown if len(shown) < 80 else ''}"
+    return f"{where or 'the whole'}: {says}. {way_out}"

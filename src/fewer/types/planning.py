@@ -117,7 +117,8 @@ class Planner(Protocol):
         ...
 
     # A planner may also have `fitted(facts: ModelFacts)`, which returns the planner to use for that model, and
-    # `declines(prompt)`, which says why it will leave nothing out, or None.
+    # `declines(prompt)`, which says why it will leave nothing out, or None. Where its `acts_once` is true, nothing is
+    # looked at for it above a layer where it left something out.
 
 
 class StepPlanner(Planner, Protocol):

@@ -89,7 +89,7 @@ def test_chunks_rows_and_bounds_are_those_of_the_verdict():
     assert [shown.chunks[index].place for index in proposal.order] == [1, 2, 3, 4, 5]
     mass = proposal.screen.mass
     used = mass[:, proposal.removal.removed].sum(axis=1)
-    names = [(head, position) for head in (0, 3) for position in found.observers]
+    names = [(str(head), position) for head in (0, 3) for position in found.observers]
     for index, chunk in enumerate(shown.chunks):
         share = mass[:, index] / 0.25
         assert chunk.largest_share == pytest.approx(share.max(), abs=1e-12)

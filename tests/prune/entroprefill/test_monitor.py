@@ -37,6 +37,12 @@ def facts(num_layers: int = 10, heads: int = 4, windows: dict[int, int] | None =
         ((5, "7-8"), {5: (0, 1, 2, 3), 7: (0, 1, 2, 3), 8: (0, 1, 2, 3)}),
         ("5:1, 4-6:2", {4: (2,), 5: (1, 2), 6: (2,)}),
         ("5:1+1+1", {5: (1,)}),
+        ("5:4.2+1", {5: (1, 40_002)}),  # head 2 of layer 4, beside its own
+        ("5:5.2+1", {5: (1, 2)}),
+        ({5: ["4.2", 1], 8: "3.0"}, {5: (1, 40_002), 8: (30_000,)}),
+        ("5:2.3+1", {5: (1, 20003)}),  # head 3 of layer 2 as well
+        ("5:5.3+1", {5: (1, 3)}),
+        ({5: ["2.3", 1]}, {5: (1, 20003)}),
     ],
     ids=str,
 )
@@ -61,7 +67,23 @@ def test_what_is_written_is_read_again(monitor: Any) -> None:
     "written",
     [
         *("", ",", "8:", ":7", "x", "8:x", "8:1+", "8-", "-8", "8-9-10", "8:7:6", "8 : 7", "0", "1.0", "1.5", "nan"),
-        *({}, [], (), None, True, [True], {8: []}, {8: True}, {8: [1.5]}, {8: [-1]}, {8: [10_000]}, {8: {"a": 1}}),
+        *(
+            {},
+            [],
+            (),
+            None,
+            True,
+            [True],
+            {8: []},
+            {8: True},
+            {8: [1.5]},
+            {8: [-1]},
+            {8: [10_000]},
+            {8: "0.1"},
+            {8: "7."},
+            {8: ".7"},
+            {8: {"a": 1}},
+        ),
         *({None: "all"}, {8.5: "all"}, {0: [1]}, {-1: [1]}, [0.0], [1.0], [math.nan], [math.inf], b"8", "²:1", "8:²"),
         *((((1, 2, 3), (1, 2, 3), None),), {(1, 2, 3): "all"}, 0, -1, 1.0, math.nan),
     ],
@@ -81,6 +103,8 @@ def test_what_cannot_be_read(written: Any) -> None:
         ("8-7:all", "monitor is '8-7'"),
         ("8:4", "a head of monitor is 4; it must be from 0 to 3"),
         ("8:0+17", "a head of monitor is 17; it must be from 0 to 3"),
+        ("8:7.4", "a head of monitor is 4; it must be from 0 to 3"),
+        ("8:9.1", r"a head of monitor is '9\.1'; it must be of a layer up to 8, the watched one"),
     ],
 )
 def test_what_the_model_does_not_have(written: str, message: str) -> None:

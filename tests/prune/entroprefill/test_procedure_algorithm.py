@@ -108,7 +108,7 @@ def cases(draw: st.DrawFn) -> tuple[Situation, Tensor, tuple[int, ...]]:
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 def test_it_is_the_plain_algorithm(case: tuple[Situation, Tensor, tuple[int, ...]]) -> None:
     agree(*case)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fewer.prune.entroprefill.audit import AuditResult
 from fewer.prune.entroprefill.dual import Bound
 from fewer.prune.entroprefill.envelope import row_bound
+from fewer.prune.entroprefill.monitor import foreign, name_head
 from fewer.prune.entroprefill.pooling import omega
 from fewer.prune.entroprefill.procedure import Proposal, Verdict
 from fewer.prune.entroprefill.screening import Removal, Screen, exact, scan
@@ -53,19 +54,19 @@ class ChunkLine:
     concentration: float | None  # kappa_i
     mass: float | None  # M_i, of the document mass
     largest_share: float | None  # the largest row mass over that row's tolerance; above 1 it never fits
-    heaviest_head: int | None
+    heaviest_head: str | None
     heaviest_position: int | None
     slack: float | None  # what would be left of the tightest row if it left as well; below 0 it does not fit
-    blocking_head: int | None
+    blocking_head: str | None
     blocking_position: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class RowLine:
-    """One constraint row: a head at a query position."""
+    """One constraint row: a head (`8.7` is head 7 of layer 8) at a query position, or its mean over the observers."""
 
-    head: int
-    position: int
+    head: str
+    position: int | None
     token: str
     used: float  # mass that leaves
     tolerance: float
@@ -75,15 +76,18 @@ class RowLine:
 
 @dataclass(frozen=True, slots=True)
 class HeadLine:
-    """One head of the layer. Entropy is in nats. `envelope` is (12) of each of its rows, for absolute mass."""
+    """One head of the layer, or a monitored one of an earlier layer (`8.7`), which is not pooled and has no weight.
 
-    head: int
-    group: int
+    Entropy is in nats. `envelope` is (12) of each of its rows, for absolute mass.
+    """
+
+    head: str
+    group: int | None
     monitored: bool
     eligible: bool
-    residual: float  # z_h: attention off the sinks
+    residual: float | None  # z_h: attention off the sinks
     entropy: float | None  # H2_h; None: nothing off the sinks
-    weight: float  # w_h; a group's sum to 1
+    weight: float | None  # w_h; a group's sum to 1
     envelope: float | None
     audit_mean: float | None
     audit_margin: float | None  # tolerance minus mean plus half-width; negative fails
@@ -118,7 +122,7 @@ class AuditShown:
     distinct: int
     tolerance: float
     bound: float  # the largest mean of a head, plus the half-width
-    worst_head: int
+    worst_head: str
     half_width: float
     delta: float
     num_pairs: int  # monitored (layer, head) pairs, over which the union bound goes
@@ -136,7 +140,7 @@ def list_chunks(situation: Situation, layer: int, proposal: Proposal) -> tuple[C
     places, fates = _fates(proposal, len(candidates))
     for i, number in enumerate(candidates.index):
         chunk = situation.prompt.chunks[number]
-        heaviest: tuple[int | None, int | None] = (None, None)
+        heaviest: tuple[str | None, int | None] = (None, None)
         blocking, share, slack = heaviest, None, None
         if screen is not None and removal is not None and len(screen.mass):
             row = int(screen.shares[:, i].argmax())
@@ -179,16 +183,16 @@ def list_rows(
     for row in (row for row in order.tolist() if row in wanted):
         head, position = _name(situation, layer, row)
         tolerance, slack = float(screen.tolerance[row]), float(removal.slack[row])
-        token = decode(int(situation.prompt.ids[position]))
+        token = "mean" if position is None else decode(int(situation.prompt.ids[position]))
         lines.append(RowLine(head, position, token, tolerance - slack, tolerance, slack, float(bound.prices.rows[row])))
     return tuple(lines)
 
 
 def list_heads(situation: Situation, verdict: Verdict, num_groups: int) -> tuple[HeadLine, ...]:
-    """All heads of the layer, monitored or not: each takes part in the pooling."""
+    """All heads of the layer, monitored or not, since each is pooled; then the monitored ones of earlier layers."""
     pooled = verdict.proposal.pooled
     count, monitored = len(pooled.weights), situation.protocol.heads(verdict.layer)
-    shares, removed = omega(pooled, num_groups, len(situation.observers)), verdict.numbers.get("removed_mass")
+    shares, removed = omega(pooled, num_groups, situation.rows_a_head), verdict.numbers.get("removed_mass")
     envelope = None
     if removed is not None:
         envelope = row_bound(min(1.0, removed), shares.cpu().numpy())
@@ -199,7 +203,7 @@ def list_heads(situation: Situation, verdict: Verdict, num_groups: int) -> tuple
         entropy, place = float(pooled.entropy[head]), audited.get(head)
         lines.append(
             HeadLine(
-                head,
+                name_head(head),
                 head * num_groups // count,
                 head in monitored,
                 bool(pooled.eligible[head]),
@@ -211,6 +215,9 @@ def list_heads(situation: Situation, verdict: Verdict, num_groups: int) -> tuple
                 None if found is None or place is None else float(found.margin[place]),
             )
         )
+    for head in foreign(monitored):
+        mean, margin = (None, None) if found is None else (found.etahat[audited[head]], found.margin[audited[head]])
+        lines.append(HeadLine(name_head(head), None, True, False, None, None, None, None, mean, margin))
     return tuple(lines)
 
 
@@ -241,7 +248,7 @@ def show_audit(found: AuditResult) -> AuditShown:
         found.num_distinct,
         protocol.tolerance,
         float(found.bound.max()),
-        found.worst_head,
+        name_head(found.worst_head),
         found.b,
         protocol.delta,
         protocol.num_pairs,
@@ -253,10 +260,11 @@ def show_audit(found: AuditResult) -> AuditShown:
     )
 
 
-def _name(situation: Situation, layer: int, row: int) -> tuple[int, int]:
-    """Head and position of a constraint row: heads in order, each with its observers."""
-    heads, observers = situation.protocol.heads(layer), situation.observers
-    return heads[row // len(observers)], observers[row % len(observers)]
+def _name(situation: Situation, layer: int, row: int) -> tuple[str, int | None]:
+    """Head and position of a constraint row: heads in order, each with its observers, or with their mean."""
+    heads, each = situation.protocol.heads(layer), situation.rows_a_head
+    position = situation.observers[row % each] if situation.settings.rows == "each" else None
+    return name_head(heads[row // each]), position
 
 
 def _fates(proposal: Proposal, count: int) -> tuple[list[int | None], list[Fate]]:

@@ -1,7 +1,8 @@
-"""Which layers and heads EntroPrefill watches: `8:7, 16:all`, `0.5-0.8:all`, a mapping, or a list of layers.
+"""Which layers and heads EntroPrefill watches: `8:7, 16:all`, `9:8.7+0`, `0.5-0.8:all`, a mapping, or a list of layers.
 
 A place is a layer from 1, or a fraction of the depth below 1, which is never the last layer; `A-B` is every layer from
-A to B. All layers are named before anything runs, since the audit's guarantee counts them.
+A to B. Heads are the layer's own, or an earlier one's: `8.7` is head 7 of layer 8. All are named before anything runs,
+since the audit's guarantee counts them. A head of an earlier layer is the number layer x 10,000 + head.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from typing import Any
 from fewer.errors import BadInput, bad
 from fewer.types import ModelFacts
 
-__all__ = ["Monitor", "fit_monitor", "parse_monitor", "write_monitor"]
+__all__ = ["Monitor", "fit_monitor", "foreign", "name_head", "parse_monitor", "split_head", "write_monitor"]
 
 Place = int | float
 Monitor = tuple[tuple[Place, Place, tuple[int, ...] | None], ...]  # from, to, heads: None is all of them
 
 _WAY_OUT = "Write for example '8:7, 16:all', '0.5-0.8:all', or {8: [7], 16: 'all'}."
-_MOST_HEADS = 9_999
+_SPAN = 10_000  # more heads than a layer has
 
 
 def parse_monitor(value: Any) -> Monitor:
     """In any of its forms. Raises BadInput."""
     if isinstance(value, tuple) and all(isinstance(part, tuple) and len(part) == 3 for part in value):
-        pairs: list[tuple[Any, Any]] = [((first, last), heads) for first, last, heads in value]
+        named = [(span, heads if heads is None else [name_head(head) for head in heads]) for *span, heads in value]
+        pairs: list[tuple[Any, Any]] = [(tuple(span), heads) for span, heads in named]
     elif isinstance(value, Mapping):
         pairs = list(value.items())
     elif isinstance(value, str):
@@ -51,14 +53,15 @@ def fit_monitor(monitor: Monitor, facts: ModelFacts) -> dict[int, tuple[int, ...
         if not 1 <= low <= high < size:
             legal = f"layers from 1 to {size - 1} (the model has {size}; pruning needs one behind it)"
             raise bad("monitor", f"{first:g}-{last:g}" if first != last else f"{first:g}", legal, _WAY_OUT)
-        if heads is not None and max(heads) >= facts.num_heads:
-            raise bad("a head of monitor", max(heads), f"from 0 to {facts.num_heads - 1}", _WAY_OUT)
+        for head in heads or ():
+            _check_head(head, low, facts)
         layers = [layer for layer in range(low, high + 1) if facts.windows[layer - 1] is None or low == high]
         for layer in layers:
             if facts.windows[layer - 1] is not None:
                 legal = f"a layer without a sliding window ({', '.join(map(str, facts.global_layers)) or 'none'})"
                 raise bad("a layer of monitor", layer, legal, "It does not see the whole prompt.")
-            found.setdefault(layer, set()).update(range(facts.num_heads) if heads is None else heads)
+            own = range(facts.num_heads) if heads is None else [_at(head, layer) for head in heads]
+            found.setdefault(layer, set()).update(own)
     if not found:
         raise bad("monitor", write_monitor(monitor), "a span with a layer that sees the whole prompt", _WAY_OUT)
     return {layer: tuple(sorted(found[layer])) for layer in sorted(found)}
@@ -69,8 +72,40 @@ def write_monitor(monitor: Monitor) -> str:
     parts = []
     for first, last, heads in monitor:
         where = f"{first}" if first == last else f"{first}-{last}"
-        parts.append(f"{where}:{'all' if heads is None else '+'.join(map(str, heads))}")
+        parts.append(f"{where}:{'all' if heads is None else '+'.join(map(name_head, heads))}")
     return ", ".join(parts)
+
+
+def split_head(head: int) -> tuple[int | None, int]:
+    """The layer, None where it is the watched layer's own, and the head."""
+    return (head // _SPAN or None), head % _SPAN
+
+
+def name_head(head: int) -> str:
+    """`7`, or `8.7` of an earlier layer."""
+    layer, own = split_head(head)
+    return str(own) if layer is None else f"{layer}.{own}"
+
+
+def foreign(heads: Sequence[int]) -> tuple[int, ...]:
+    """Those of earlier layers."""
+    return tuple(head for head in heads if head >= _SPAN)
+
+
+def _check_head(head: int, watched: int, facts: ModelFacts) -> None:
+    layer, own = split_head(head)
+    if own >= facts.num_heads:
+        raise bad("a head of monitor", own, f"from 0 to {facts.num_heads - 1}", _WAY_OUT)
+    if layer is not None and layer > watched:
+        raise bad("a head of monitor", name_head(head), f"of a layer up to {watched}, the watched one", _WAY_OUT)
+    if layer is not None and facts.windows[layer - 1] is not None:
+        raise bad("a head of monitor", name_head(head), "of a layer without a sliding window", _WAY_OUT)
+
+
+def _at(head: int, watched: int) -> int:
+    """The head as seen from the watched layer."""
+    layer, own = split_head(head)
+    return own if layer == watched else head
 
 
 def _split(part: str, whole: object) -> tuple[str, str]:
@@ -115,14 +150,17 @@ def _heads(value: Any, whole: object) -> tuple[int, ...] | None:
     except (ValueError, TypeError) as error:
         if isinstance(error, BadInput):
             raise
-        raise bad("monitor", whole, "heads as whole numbers from 0, joined by +, or all", _WAY_OUT) from None
+        raise bad(
+            "monitor", whole, "heads as whole numbers from 0 (or LAYER.HEAD), joined by +, or all", _WAY_OUT
+        ) from None
     return heads
 
 
 def _head(value: Any) -> int:
-    if isinstance(value, bool) or not (isinstance(value, int) or str(value).strip().isdigit()):
+    layer, dot, own = str(value).strip().rpartition(".") if isinstance(value, str) else ("", "", str(value))
+    if isinstance(value, bool) or not own.isdigit() or (dot and not (layer.isdigit() and 1 <= int(layer) < _SPAN)):
         raise ValueError
-    number = int(value)
-    if not 0 <= number <= _MOST_HEADS:
-        raise bad("a head of monitor", number, f"from 0 to {_MOST_HEADS}", _WAY_OUT)
-    return number
+    number = int(own)
+    if number >= _SPAN:
+        raise bad("a head of monitor", value, f"from 0 to {_SPAN - 1}", _WAY_OUT)
+    return number + (int(layer) * _SPAN if dot else 0)

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fewer.errors import bad
 from fewer.prune.entroprefill.calibrated import Calibrated, load_calibrated, shipped_calibrated
-from fewer.prune.entroprefill.monitor import Monitor, fit_monitor, write_monitor
+from fewer.prune.entroprefill.monitor import Monitor, fit_monitor, foreign, split_head, write_monitor
 from fewer.prune.entroprefill.procedure import Verdict, decide, propose
 from fewer.prune.entroprefill.settings import GENERAL, PAPER, PARAMETERS, Settings, check_setting
 from fewer.prune.entroprefill.situation import Situation, why_not
@@ -44,6 +45,7 @@ class EntroPrefill:
     monitor: Any = None
     observers: int | None = None
     choose_observers: Literal["suffix", "sample"] | None = None
+    rows: Literal["each", "mean"] | None = None
     sinks: int | None = None
     tau: float | None = None
     zeta: float | None = None
@@ -68,6 +70,7 @@ class EntroPrefill:
 
     name: ClassVar[str] = "entroprefill"
     needs: ClassVar[Literal["looks"]] = "looks"
+    acts_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.preset not in ("default", "paper", "general"):
@@ -154,11 +157,20 @@ class EntroPrefill:
             raise bad("keep_at_most", shown, f"at least the {keep} tokens of keep", "Raise it, or leave it out.")
 
     def looks(self, prompt: Prompt, num_layers: int) -> tuple[Look, ...]:
-        """All heads of the monitored layers, at the query's positions that propose and audit."""
+        """All heads of the monitored layers, and those of earlier ones, at the positions that propose and audit."""
         if self.declines(prompt):
             return ()
         positions = Situation.of(self.settings, self.heads, prompt).positions
-        return tuple(Look(layer, None, positions) for layer in self.heads)
+        return tuple(dict.fromkeys(look for layer in self.heads for look in self._looks(layer, positions)))
+
+    def _looks(self, layer: int, positions: tuple[int, ...]) -> list[Look]:
+        """For one monitored layer: all its own heads, and then the watched ones of earlier layers, in order."""
+        others: dict[int, list[int]] = {}
+        for code in foreign(self.heads[layer]):
+            before, head = split_head(code)
+            assert before is not None
+            others.setdefault(before, []).append(head)
+        return [Look(layer, None, positions), *(Look(each, tuple(heads), positions) for each, heads in others.items())]
 
     def after(self, observation: Observation) -> Plan | Decision | None:
         """Algorithm 1 at this layer. After an acceptance, and for prompts it declines, nothing is asked."""
@@ -192,12 +204,14 @@ class EntroPrefill:
         assert self.facts is not None
         situation = Situation.of(self.settings, self.heads, prompt)
         groups, positions = self.facts.num_kv_heads, situation.positions
-        earlier = []
-        if situation.settings.streak:
-            for before in (each for each in self.heads if each < layer):
-                rows = looked[Look(before, None, positions)].rows
-                earlier.append(propose(situation, before, situation.pick_observers(rows), groups))
-        return decide(situation, layer, looked[Look(layer, None, positions)].rows, groups, earlier)
+
+        def rows(at: int) -> Tensor:
+            seen = [looked[look].rows for look in self._looks(at, positions)]
+            return seen[0] if len(seen) == 1 else torch.cat(seen)
+
+        before = [each for each in self.heads if each < layer] if situation.settings.streak else []
+        earlier = [propose(situation, each, situation.pick_observers(rows(each)), groups) for each in before]
+        return decide(situation, layer, rows(layer), groups, earlier)
 
     def describe(self) -> dict[str, str | int | float | None]:
         """The settings, for the receipt."""

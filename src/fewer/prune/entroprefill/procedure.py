@@ -20,6 +20,7 @@ from fewer.prune.entroprefill.audit import AuditResult, audit, document_shares
 from fewer.prune.entroprefill.dual import Bound, best_bound
 from fewer.prune.entroprefill.envelope import all_rows_bound
 from fewer.prune.entroprefill.independence import split_rows
+from fewer.prune.entroprefill.monitor import foreign, split_head
 from fewer.prune.entroprefill.pooling import Pooled, pool
 from fewer.prune.entroprefill.priority import Priorities, order_chunks, prioritise
 from fewer.prune.entroprefill.screening import Removal, Screen, scan
@@ -71,10 +72,15 @@ class Verdict:
 
 
 def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> Proposal:
-    """Equations (2) to (9), (14): rows [H, W_p, T] of the proposal observers, all heads."""
+    """Equations (2) to (9), (14): rows [H + f, W_p, T] of the proposal observers, of all heads of the layer and then of
+    the monitored ones of earlier layers. Only the layer's own are pooled.
+    """
     settings = situation.settings
     sinks = situation.sinks(rows.device)
-    pooled = pool(rows, sinks, num_groups, settings.tau, settings.zeta, settings.residual_min)
+    heads, names = situation.protocol.heads(layer), situation.names(layer, len(rows))
+    pooled = pool(
+        rows[: len(rows) - len(foreign(heads))], sinks, num_groups, settings.tau, settings.zeta, settings.residual_min
+    )
     if not pooled.finite:
         return Proposal("attention not finite", pooled)
     if pooled.all_fell_back:
@@ -83,8 +89,10 @@ def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> 
     priorities = prioritise(pooled.mu, candidates, settings.smoothing, settings.concentration)
     if priorities.document_mass < settings.document_min:
         return Proposal("no document mass", pooled, priorities)
-    heads = torch.tensor(situation.protocol.heads(layer), device=rows.device)
-    mass = candidates.mass(rows[heads]).cpu().numpy().reshape(-1, len(candidates))
+    watched = candidates.mass(rows[[names.index(head) for head in heads]]).cpu().numpy()  # [heads, W_p, k]
+    if settings.rows == "mean":
+        watched = watched.mean(axis=1, keepdims=True)
+    mass = watched.reshape(-1, len(candidates))
     if settings.mass == "document":
         mass = document_shares(mass)
     screen = Screen(
@@ -101,17 +109,18 @@ def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> 
 def decide(
     situation: Situation, layer: int, rows: Tensor, num_groups: int, earlier: Sequence[Proposal] = ()
 ) -> Verdict:
-    """One layer's verdict. rows: [H, m, T] of `situation.positions`, all heads.
+    """One layer's verdict. rows: [H + f, m, T] of `situation.positions`, all heads of the layer, and then the monitored
+    ones of earlier layers.
 
-    earlier: proposals of the monitored layers before, for the streak. The audit's
-    positions are the same at every layer, as Theorem 5.1 allows.
+    earlier: proposals of the monitored layers before, for the streak. The audit's positions are the same at every
+    layer, as Theorem 5.1 allows.
     """
     begin = perf_counter()
     settings, split = situation.settings, None
     finite = bool(torch.isfinite(rows).all())
     if settings.audit != "off" and finite:
-        draw = situation.draw()
-        split = split_rows(draw, layer, rows, situation.positions, situation.candidates.mass)
+        draw, names = situation.draw(), situation.names(layer, len(rows))
+        split = split_rows(draw, layer, rows, situation.positions, situation.candidates.mass, names)
     seen = situation.pick_observers(rows) if split is None else split[0].values
     proposal = propose(situation, layer, seen, num_groups)
     outcome, bound, audited = proposal.outcome if finite else "attention not finite", None, None
@@ -165,7 +174,7 @@ def _numbers(
             "largest_row_loss": float((proposal.screen.tolerance - removal.slack).max(initial=0.0)),
             "tolerance": situation.settings.tolerance,
             "envelope": all_rows_bound(
-                min(1.0, removed_mass), len(pooled.weights), len(situation.observers), situation.settings.zeta
+                min(1.0, removed_mass), len(pooled.weights), situation.rows_a_head, situation.settings.zeta
             ),
         }
     if bound is not None and proposal.removal is not None:
@@ -175,12 +184,14 @@ def _numbers(
             "dual_seconds": bound.seconds,
         }
     if audited is not None:
+        layer, head = split_head(audited.worst_head)
         found |= {
             "audit_bound": float(audited.bound.max()),
             "audit_mean": float(audited.etahat.max()),
             "audit_tolerance": situation.protocol.tolerance,
             "audit_positions": audited.num_positions,
-            "audit_worst_head": audited.worst_head,
+            "audit_worst_layer": layer or audited.layer,
+            "audit_worst_head": head,
             "audit_width": audited.b,
             "hoeffding_width": audited.hoeffding_b,
             "hoeffding_room": audited.hoeffding_room,

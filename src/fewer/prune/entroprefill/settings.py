@@ -59,6 +59,9 @@ PARAMETERS: dict[str, Parameter] = {
     "monitor": Parameter("L", "layers, and heads of them", "where a proposal is made", kind=dict),
     "observers": Parameter("W_p", "query positions", "how many rows propose", kind=int, low=1),
     "choose_observers": Parameter("Q_p", "", "the query's last rows, or a seeded sample", choices=("suffix", "sample")),
+    "rows": Parameter(
+        "-", "", "one constraint for each observer of a head, or one for their mean", choices=("each", "mean")
+    ),
     "sinks": Parameter("S", "tokens", "so many protected tokens at the start are sinks", kind=int),
     "tau": Parameter("tau", "nats", "how strongly concentrated heads count", high=1e6, open_low=True),
     "zeta": Parameter("zeta", "share of a group's weight", "what every head gets at least", open_low=True, high=1.0),
@@ -107,6 +110,7 @@ class Settings:
     monitor: Monitor
     observers: int
     choose_observers: Literal["suffix", "sample"]
+    rows: Literal["each", "mean"]
     sinks: int
     tau: float
     zeta: float
@@ -155,6 +159,7 @@ def check_setting(name: str, value: Any) -> Any:
 _SHARED: Mapping[str, Any] = {
     "observers": 8,
     "choose_observers": "suffix",
+    "rows": "each",
     "sinks": 4,
     "tau": 1.0,
     "zeta": 0.1,

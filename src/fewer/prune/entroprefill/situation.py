@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fewer.prune.entroprefill.chunks import Candidates
+from fewer.prune.entroprefill.monitor import foreign
 from fewer.prune.entroprefill.protocol import AuditDraw, Protocol, draw
 from fewer.prune.entroprefill.settings import Settings
 from fewer.types import Prompt
@@ -72,6 +73,16 @@ class Situation:
         """Of rows [H, m, T] of `positions`, those that propose: [H, W_p, T]."""
         positions = self.positions
         return rows[:, [positions.index(position) for position in self.observers]]
+
+    @property
+    def rows_a_head(self) -> int:
+        """Constraint rows of one head: one each observer, or one."""
+        return len(self.observers) if self.settings.rows == "each" else 1
+
+    def names(self, layer: int, count: int) -> tuple[int, ...]:
+        """Which head each of the `count` heads of a tensor is: the layer's own, then the monitored ones of others."""
+        others = foreign(self.protocol.heads(layer))
+        return (*range(count - len(others)), *others)
 
     def draw(self) -> AuditDraw:
         """The audit's positions; the same at each call, each with its own record of what was opened."""
