@@ -30,7 +30,7 @@ from fewer.model.segment import Segment
 from fewer.types import Planner
 
 CHUNK, QUERY, SINKS = 200, 24, 4
-OPEN = {"tolerance": 0.999, "audit_tolerance": 0.999, "document_min": 0.0, "mass": "absolute", "min_chunks": 0}
+OPEN = {"tolerance": 0.999, "audit_tolerance": 0.999, "document_min": 1e-9, "mass": "absolute", "min_chunks": 0}
 
 
 @dataclass

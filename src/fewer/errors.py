@@ -21,9 +21,19 @@ class FewerError(Exception):
 
 
 class BadInput(FewerError, ValueError):
-    """An argument is outside its legal range."""
+    """An argument is outside its legal range. From `bad` it knows what the argument is called."""
 
     exit_code = 2
+    name: str | None = None
+    problem: str = ""
+
+    def renamed(self, name: str) -> BadInput:
+        """The same about another name: the one by which the value was given, such as an option's."""
+        if self.name is None:
+            return self
+        error = BadInput(f"{name} is {self.problem}")
+        error.name, error.problem = name, self.problem
+        return error
 
 
 class PromptTooLong(FewerError, ValueError):
@@ -61,4 +71,7 @@ def bad(name: str, value: object, legal: str, way_out: str) -> BadInput:
     shown = repr(value) if isinstance(value, str) else " ".join(repr(value).split())
     if len(shown) > 200:
         shown = f"{shown[:120]}... ({len(shown)} characters)"
-    return BadInput(f"{name} is {shown}; it must be {legal}. {way_out}")
+    problem = f"{shown}; it must be {legal}. {way_out}"
+    error = BadInput(f"{name} is {problem}")
+    error.name, error.problem = name, problem
+    return error

@@ -15,9 +15,12 @@ from fewer.cli.terms import write_number, write_share
 from fewer.engine.diagnosis import Diagnosis, Loss, Ran
 from fewer.prompt import read_paths
 from fewer.prune.entroprefill import OUTCOMES, PARAMETERS
-from fewer.prune.entroprefill.breakdown import AuditShown, Bounds, ChunkLine, HeadLine, RowLine
+from fewer.prune.entroprefill.breakdown import AuditShown, Bounds, ChunkLine
+from fewer.prune.entroprefill.constraints import Constraints, RowLine
 from fewer.prune.entroprefill.explain import Explanation, LayerShown
+from fewer.prune.entroprefill.heads import HeadLine
 from fewer.prune.entroprefill.sensitivity import OneMore, Sensitivity, Variant
+from fewer.prune.entroprefill.transfer import Transfer
 
 PASSING = ["--set", "shortest=0", "--set", "monitor=2-3", "--set", "tolerance=0.9", "--set", "audit_tolerance=0.9"]
 PASSING += ["--preset", "paper", "--keep", "80%"]
@@ -57,6 +60,10 @@ def test_the_tables_go_to_stdout(explain):
         "U = ",
         "passed, exact over",
         "the smallest tolerance at which the scan meets the target",
+        "this removal's audit passes from an audit_tolerance of",
+        "any observer's row of a head of this layer has at most",
+        "handing the prompt's cache on is",
+        "at 10 Gbit/s at least",
     ):
         assert words in result.stdout, words
     assert "Beside the full model" not in result.stdout
@@ -86,6 +93,45 @@ def test_json_is_what_the_python_call_gives(explain, model):
     assert wanted["query"][0] <= position < wanted["query"][1]
     assert wanted["shown"]["rows"][0]["token"] in "Who lit it?"
     assert [each["title"] for each in wanted["shown"]["chunks"]] == ["The lamp", "b.txt"]
+
+
+def words_of(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_mean_of_a_head_is_called_one(explain):
+    shown = words_of(explain(*PASSING, "--set", "rows=mean").stdout)
+    assert "any head's mean over the observers of this layer has at most" in shown
+    assert "any observer's row" not in shown
+
+
+def test_a_draw_says_nothing_about_other_tolerances(explain):
+    drawn = [*PASSING, "--set", "audit=hoeffding", "--set", "audit_draws=400"]
+    shown = words_of(explain(*drawn).stdout)
+    assert "another tolerance is another protocol and a fresh draw" in shown
+    assert "passes from an audit_tolerance" not in shown
+    found = told(explain(*drawn, "--json"))["explanation"]
+    assert len(found["audit_positions"]) == 400
+    assert set(found["audit_positions"]) <= set(range(*found["query"]))
+
+
+def test_what_handing_the_cache_on_takes(explain, model):
+    adapter = Engine.load(model, dtype="float32").adapter
+    token = 2 * 4 * adapter.num_layers * adapter.num_kv_heads * adapter.head_dim
+    pruned, refused = (told(explain(*given, "--json"))["explanation"] for given in (PASSING, REFUSING))
+    gone = sum(chunk["tokens"] for chunk in pruned["shown"]["chunks"] if chunk["fate"] == "removed")
+    full = token * pruned["num_tokens"]
+    assert pruned["transfer"] == {
+        "retained_bytes": full - token * gone,
+        "full_bytes": full,
+        "bandwidth": 10.0,
+        "retained_seconds": pytest.approx(8 * (full - token * gone) / 1e10),
+        "full_seconds": pytest.approx(8 * full / 1e10),
+    }
+    assert refused["transfer"]["retained_bytes"] == refused["transfer"]["full_bytes"] == full
+    slow = told(explain(*PASSING, "--json", "--bandwidth", "0.5"))["explanation"]["transfer"]
+    assert slow["full_seconds"] == pytest.approx(20 * pruned["transfer"]["full_seconds"])
+    assert told(explain("--json"))["explanation"]["transfer"]["retained_bytes"] == full  # not asked about
 
 
 def test_another_layer_is_shown(explain):
@@ -124,10 +170,12 @@ def test_a_prompt_that_is_not_asked_about(explain):
     [
         (["--layer", "1"], ["layer is 1", "a monitored one (2, 3)"]),
         (["--max-tokens", "4"], ["--max-tokens is 4", "--reference"]),
-        (["--max-tokens", "0", "--reference"], ["max_tokens is 0", "at least 1"]),
+        (["--max-tokens", "0", "--reference"], ["--max-tokens is 0", "at least 1"]),
         (["--set", "tolerance"], ["--set is 'tolerance'", "NAME=VALUE"]),
         (["--set", "colour=2"], ["colour", "tolerance"]),
         (["--set", "zeta=0"], ["zeta is 0", "above 0"]),
+        (["--set", "document_min=0"], ["document_min is 0", "above 0"]),
+        (["--bandwidth", "0"], ["bandwidth is 0", "above 0", "Gbit/s"]),
         (["--preset", "best"], ["'best'", "default, paper or general"]),
         (["--split", "0"], ["'0'", "at least 1"]),
         (["--reference", "--max-tokens", "900"], ["900", "512 positions"]),
@@ -178,6 +226,7 @@ def test_nothing_is_cut_from_60_columns_on(model, width, encoding):
 def test_the_documentation_names_every_key_outcome_and_setting():
     text = (Path(__file__).parents[2] / "docs" / "entroprefill.md").read_text("utf-8")
     shown = (Explanation, LayerShown, ChunkLine, RowLine, HeadLine, Bounds, AuditShown, Sensitivity, Variant, OneMore)
+    shown += (Constraints, Transfer)
     known = {"chunk", "title", "start", "stop", "tokens", "head", "group", "monitored", "layer", "factor", "reached"}
     for kind in (*shown, Diagnosis, Loss, Ran):
         for name in set(kind.__dataclass_fields__) - known - {"num_rows", "outcome", "says", "num_removed"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,9 @@ from fewer import (
     BadInput,
     EndsPrune,
     Engine,
+    EntroPrefill,
     FewerError,
+    LazyLLM,
     Prompt,
     PromptTooLong,
     RandomPrune,
@@ -20,6 +23,7 @@ from fewer import (
     Sampling,
     StaticPrune,
 )
+from fewer.prune import PLANNERS
 
 NAN, INF = float("nan"), float("inf")
 SETTINGS = [
@@ -194,9 +198,26 @@ def test_settings_of_a_wrong_type() -> None:
     prompt = Prompt.from_ids([1, 2])
     with pytest.raises(BadInput, match=r"sampling is {'max_tokens': 3}; it must be a Sampling"):
         Request(prompt, {"max_tokens": 3})
-    for prune in ("static", StaticPrune, object(), 0.5):
-        with pytest.raises(BadInput, match=r"it must be a planner or None\. Pass for example StaticPrune"):
+    for prune, way_out in (
+        ("static", """Pass StaticPrune(keep="50%"), or fewer.prune.make_planner('static', ...)."""),
+        (StaticPrune, 'Pass StaticPrune(keep="50%"), or'),
+        (" LazyLLM", """Pass LazyLLM("balanced"), or fewer.prune.make_planner('lazyllm', ...)."""),
+        (LazyLLM, 'Pass LazyLLM("balanced"), or'),
+        (EntroPrefill, "Pass EntroPrefill(), or"),
+        ("none", "Pass None, or leave it out."),
+        ("balanced", 'Pass for example LazyLLM("balanced") or StaticPrune(keep="50%").'),
+        (object(), "Pass for example LazyLLM("),
+        (0.5, "Pass for example LazyLLM("),
+    ):
+        with pytest.raises(BadInput, match=re.escape(f"it must be a planner or None. {way_out}")):
             Request(prompt, Sampling(), prune)
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_every_planner_is_suggested_by_its_name_and_its_class(name: str) -> None:
+    for meant in (name, PLANNERS[name]):
+        with pytest.raises(BadInput, match=rf"Pass {PLANNERS[name].__name__}\(.*make_planner\('{name}', \.\.\.\)"):
+            Request(Prompt.from_ids([1, 2]), Sampling(), meant)
 
 
 @pytest.mark.parametrize("max_running", [0, -1, 1.0, True, None, "4"])

@@ -84,6 +84,8 @@ def test_bytes_are_those_of_the_storages(engine: Engine, name: str) -> None:
     plans = sequence.prefill.plans
     rows = plans[0].keep.numel() if plans else prompt_len
     assert [layer.num_rows for layer in sequence.state.layers] == [rows + 5] * NUM_LAYERS
+    assert memory.kv_used_bytes_per_layer == (row * (rows + 5),) * NUM_LAYERS
+    assert (memory.kv_used_bytes_per_layer == memory.kv_bytes_full_estimate) == (rows == prompt_len)
     assert memory.kv_bytes_per_layer == (row * (rows + 6),) * NUM_LAYERS  # room for max_tokens, and no copy on the way
     assert memory.weights_bytes >= 4 * adapter.num_parameters
     assert memory.peak_bytes > memory.weights_bytes + memory.kv_total_bytes

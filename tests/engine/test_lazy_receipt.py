@@ -94,16 +94,16 @@ def test_it_says_what_the_layers_did(engine: Engine, monkeypatch: pytest.MonkeyP
                 sum(stored.get((pos, layer, later), 0) for pos in places) for layer in range(1, NUM_LAYERS + 1)
             )
     revival = receipt.revival
-    if name == "by the prefill, off":
-        assert revival is None
-        return
     back = sum(sum(chunk.revived_per_layer) for chunk in receipt.prompt.chunks)
     assert revival.token_layers_revived == back + repeated
     assert computed.token_layers_computed == sum(rows) + STEPS * NUM_LAYERS + revival.token_layers_revived
     came = {pos for pos, _, later in stored if later and pos < size}
     assert revival.num_revived == len(came)
     assert len(revival.revived_per_step) == len(revival.active_per_step) == computed.decode_steps == STEPS
-    assert (sum(revival.revived_per_step) > 0) == (name != "off")
+    assert (sum(revival.revived_per_step) > 0) == (planner.aux != "off")
+    assert revival.aux == planner.aux
+    if name == "by the prefill, off":
+        assert revival.active_per_step == (tuple(plan.num_kept for plan in receipt.plans),) * STEPS
     assert (repeated > 0) == (planner.aux == "recompute")
     most = prompt.num_protected, round(0.6 * size), round(0.35 * size)
     for first, second in revival.active_per_step:
@@ -117,9 +117,10 @@ def test_bytes_are_those_of_the_storages(engine: Engine, monkeypatch: pytest.Mon
     sequence, receipt, _ = run(engine, monkeypatch, lazy(**SWITCHES[name]))
     held = [layer.k.untyped_storage() for layer in sequence.state.layers]
     assert receipt.memory.kv_bytes_per_layer == tuple(storage.nbytes() for storage in held)
-    if receipt.revival is None:
-        return
-    states = sequence.state.aux.states
+    aux, adapter = sequence.state.aux, engine.adapter
+    row = 2 * adapter.num_kv_heads * adapter.head_dim * 4
+    assert receipt.memory.kv_used_bytes_per_layer == tuple(row * layer.k.shape[1] for layer in sequence.state.layers)
+    states = aux.states if aux else None
     left = len(chunked()) - receipt.computed.prefill_rows_per_layer[-1]
     assert (states is None) == (receipt.revival.aux != "keep")
     assert receipt.revival.aux_bytes == (0 if states is None else states.untyped_storage().nbytes())
@@ -185,6 +186,7 @@ def test_one_answer_token_takes_no_later_step(engine: Engine) -> None:
 def test_what_was_asked_for_is_on_it(engine: Engine) -> None:
     assert answer_of(engine, lazy()).receipt.settings.prune == {
         "name": "lazyllm",
+        "preset": None,
         "schedule": "1:60%, 3:35%",
         "aux": "keep",
         "selection": "per_step",
@@ -194,7 +196,8 @@ def test_what_was_asked_for_is_on_it(engine: Engine) -> None:
         "profile": "none",
     }
     preset = answer_of(engine, LazyLLM("balanced", shortest=0)).receipt
-    assert (preset.settings.prune["schedule"], preset.settings.prune["profile"]) == ("2:30%, 3:10%", "none")
+    shown = [preset.settings.prune[name] for name in ("preset", "schedule", "profile")]
+    assert shown == ["balanced", "2:30%, 3:10%", "none"]
     assert [plan.layer for plan in preset.plans] == [2, 3]
 
 
@@ -207,8 +210,19 @@ def test_plans_say_what_they_kept(engine: Engine) -> None:
 
 
 def test_budgets_beyond_the_prompt_are_refused_before_anything_runs(engine: Engine) -> None:
-    with pytest.raises(ValueError, match="keep is 45; it must be at most 44, the prompt's tokens"):
+    with pytest.raises(ValueError, match="what stays after 1 is 45; it must be at most 44, the prompt's tokens"):
         answer_of(engine, lazy({1: 45}))
-    with pytest.raises(ValueError, match="layer is 4; it must be a whole number from 1 to 3"):
+    with pytest.raises(ValueError, match="a layer of the schedule is 4; it must be a whole number from 1 to 3"):
         answer_of(engine, lazy({4: 9}))
     assert answer_of(engine, lazy({1: 44})).receipt.bypass == ("the budget covers every token that may be left out",)
+
+
+def test_a_prefill_that_is_kept_to_says_so_only_where_it_chose(engine: Engine) -> None:
+    kept_to = {"selection": "prefill", "revive": False}
+    assert answer_of(engine, lazy(**kept_to, shortest=99)).receipt.revival is None
+    once = answer_of(engine, lazy(**kept_to), max_tokens=1).receipt.revival
+    assert (once.aux, once.revived_per_step, once.active_per_step) == ("off", (), ())
+    same = answer_of(engine, lazy({3: 15}, **kept_to)).receipt
+    anew = answer_of(engine, lazy({3: 15}, revive=False)).receipt
+    assert same.revival.active_per_step == ((15,),) * 4
+    assert all(step[0] <= 15 for step in anew.revival.active_per_step)  # its own choice, of what is there

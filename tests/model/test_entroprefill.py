@@ -31,7 +31,7 @@ EASY = {
     "tolerance": 0.6,
     "audit_tolerance": 0.6,
     "mass": "document",
-    "document_min": 0.0,
+    "document_min": 1e-9,
     "residual_min": 1e-6,
     "observers": 2,
     "profile": None,

@@ -214,9 +214,9 @@ def test_unknown_settings_point_at_the_nearest_one() -> None:
 
 
 def test_by_its_name_the_schedule_is_called_keep() -> None:
-    with pytest.raises(BadInput, match="^keep is 'brisk'; it must be one of mild, balanced, aggressive"):
+    with pytest.raises(BadInput, match=r"^keep is 'brisk'; it must be one of mild, balanced, aggressive"):
         make_planner("lazyllm", keep="brisk")
-    with pytest.raises(BadInput, match="^schedule is 'brisk'; it must be one of mild, balanced, aggressive"):
+    with pytest.raises(BadInput, match=r"^schedule is 'brisk'; it must be one of mild, balanced, aggressive"):
         LazyLLM("brisk")
-    with pytest.raises(BadInput, match="^aux is 'x'"):
+    with pytest.raises(BadInput, match=r"^aux is 'x'"):
         make_planner("lazyllm", keep="mild", aux="x")

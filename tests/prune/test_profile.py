@@ -239,7 +239,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"presets": {"mild": ""}}, "the preset mild: schedule is ''; it must be at least one stop"),
     (
         {"presets": {"balanced": "Mild "}},
-        "cannot be used: the preset balanced is 'Mild '; it must be a schedule and not the name of one. Write its stops",
+        "cannot be used: the preset balanced is 'Mild '; it must be a schedule and not the name of one. Write its",
     ),
     ({"presets": {"mild": "4:30%"}}, "the preset mild: a layer of the schedule is 4; it must be a whole number from 1"),
     ({"presets": {"mild": "0.9:30%"}}, "the preset mild: a layer of the schedule is 0.9; it must be the place of one"),

@@ -13,6 +13,19 @@ Make = Callable[..., Receipt]
 Facts = Callable[..., dict[str, Any]]
 
 
+def with_revival(plain: dict[str, Any], counts: Sequence[int], aux: str = "keep") -> dict[str, Any]:
+    """The same receipt with so many tokens brought back at each step, through no layer that it counts."""
+    plain["revival"] = {
+        "aux": aux,
+        "num_revived": sum(counts),
+        "revived_per_step": list(counts),
+        "active_per_step": [[90, 45 + count] for count in counts],
+        "token_layers_revived": 0,
+        "aux_bytes": 2048 if aux == "keep" else 0,
+    }
+    return plain
+
+
 def make_facts(
     chunks: Sequence[tuple[str, int]] = (("Alpha", 40), ("Beta", 60)),
     num_layers: int = 6,
@@ -117,9 +130,10 @@ def make_facts(
             "total_s": 1.42,
         },
         "memory": {
-            "kv_bytes_per_layer": kv,
+            "kv_bytes_per_layer": [count + 768 * 8 for count in kv],
+            "kv_used_bytes_per_layer": kv,
             "kv_bytes_full_estimate": [768 * (num_tokens + decode_steps)] * num_layers,
-            "kv_total_bytes": sum(kv),
+            "kv_total_bytes": sum(kv) + 768 * 8 * num_layers,
             "weights_bytes": 269_030_016,
             "peak_bytes": 1_288_490_189,
             "peak_scope": "process resident set since start",
@@ -143,3 +157,8 @@ def facts() -> Facts:
 @pytest.fixture
 def make() -> Make:
     return lambda **changes: Receipt.model_validate(make_facts(**changes))
+
+
+@pytest.fixture
+def bring_back() -> Callable[..., dict[str, Any]]:
+    return with_revival

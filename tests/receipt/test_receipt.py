@@ -117,7 +117,9 @@ BAD = [
     ("prompt.num_tokens", 121, "num_protected plus .* is 120; it must be num_tokens = 121"),
     ("prompt.num_protected", 19, "num_protected plus .* is 119"),
     ("prompt.protected_per_layer.0", 21, "protected_per_layer is 21; it must be at most num_protected = 20"),
-    ("memory.kv_bytes_per_layer.0", 1, "kv_total_bytes is 594432; it must be the sum of"),
+    ("memory.kv_bytes_per_layer.0", 1, "kv_total_bytes is 631296; it must be the sum of"),
+    ("memory.kv_used_bytes_per_layer.0", 10**6, "kv_used_bytes_per_layer is 1000000; it must be at most 105216, what"),
+    ("memory.kv_used_bytes_per_layer", [], "length of kv_used_bytes_per_layer is 0"),
     ("memory.kv_bytes_full_estimate", [], "length of kv_bytes_full_estimate is 0"),
     (
         "plans",

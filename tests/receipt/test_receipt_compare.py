@@ -36,7 +36,8 @@ def test_pruned_against_full(facts):
     assert ratios["first token, s"] == 0.5
     assert ratios["prefill, s"] == 0.5
     assert ratios["later token (median), s"] == 1.0
-    assert ratios["KV held, bytes"] == pytest.approx((774 - 150) / 774)
+    assert ratios["KV in use, bytes"] == pytest.approx((774 - 150) / 774)
+    assert ratios["KV held, bytes"] == pytest.approx((774 - 150 + 48) / (774 + 48))
     assert comparison.not_comparable == ()
     assert comparison.differences == ("prune is (name lazyllm, keep 50%) here and none there",)
 
@@ -125,3 +126,16 @@ def test_json_and_table(facts):
     assert "1.000 ?" in text
     assert "0.806\n" in text.replace(" \n", "\n")
     assert "read with care (?)" in text
+
+
+def test_what_came_back_is_there_where_either_has_it(facts, bring_back):
+    plain, twice = bring_back(facts(kept=halve), [3, 0, 1]), bring_back(facts(kept=halve), [2, 0, 0], "recompute")
+    left, right, full = (Receipt.model_validate(each) for each in (plain, twice, facts()))
+    names = ["tokens that came back", "token-layers for them", "states held, bytes"]
+    found = {each.name: each for each in left.compare(right).quantities}
+    assert [found[name].this for name in names] == [4, 0, 2048]
+    assert [found[name].ratio for name in names] == [2.0, None, None]
+    beside = {each.name: (each.this, each.other, each.ratio) for each in full.compare(left).quantities}
+    assert [beside[name] for name in names] == [(None, 4, None), (None, 0, None), (None, 2048, None)]
+    assert not {each.name for each in full.compare(full).quantities} & set(names)
+    assert max(map(len, show(left.compare(full)).splitlines())) <= 60

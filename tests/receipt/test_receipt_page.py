@@ -127,6 +127,7 @@ def test_says_what_is_claimed_and_what_did_not_happen(facts):
 def test_a_cache_larger_than_a_full_runs_stays_inside_the_picture(facts):
     plain = facts(num_layers=2)
     plain["memory"] |= {"kv_bytes_per_layer": [10**6, 10**6], "kv_total_bytes": 2 * 10**6}
+    plain["memory"]["kv_used_bytes_per_layer"] = [10**6, 10**6]
     heights = [float(each) for each in re.findall(r'height="([\d.]+)"', Receipt.model_validate(plain).to_html())]
     assert max(heights) == 1.0
 
@@ -145,3 +146,38 @@ def test_a_cache_larger_than_a_full_runs_stays_inside_the_picture(facts):
 )
 def test_labels_under_the_picture(size, labels):
     assert list_labels(size) == labels
+
+
+def bars_of(html: str, says: str) -> list[tuple[float, float, str]]:
+    """Of the chart that is called so: the height behind, the height before it, and what the bar says."""
+    chart = html[html.index(f'aria-label="{says}"') :]
+    found = re.findall(
+        r'<g><title>([^<]*)</title><rect[^>]*height="([\d.]+)"/><rect[^>]*height="([\d.]+)"/>', chart.split("</svg>")[0]
+    )
+    return [(float(behind), float(before), title) for title, behind, before in found]
+
+
+def test_the_cache_is_compared_row_by_row(make):
+    html = make(num_layers=2, kept=lambda number, tokens, layer: tokens if layer == 1 else 0).to_html()
+    first, second = bars_of(html, "bytes of keys and values in use in each layer")
+    assert first == (1.0, 1.0, "layer 1: 96.8 KiB in use; a full run: 96.8 KiB; 102.8 KiB held with reserved rows")
+    assert second[:2] == (1.0, pytest.approx(29 / 129, abs=1e-4))
+    assert "118.5 KiB in use, a full run 193.5 KiB (computed); 130.5 KiB held with the rows reserved" in html
+
+
+def test_the_method_and_its_steps(facts, bring_back):
+    plain = bring_back(facts(kept=lambda number, tokens, layer: tokens - layer), [3, 0, 12])
+    plain["settings"]["prune"] = {"name": "lazyllm", "preset": "balanced", "schedule": "8:35%", "aux": "keep"}
+    html = Receipt.model_validate(plain).to_html()
+    Page(html)
+    assert "lazyllm balanced, here 8:35%; aux keep" in html
+    assert bars_of(html, "tokens that came back at each step") == [
+        (0.0, 0.25, "step 1: 3 tokens came back"),
+        (0.0, 0.0, "step 2: 0 tokens came back"),
+        (0.0, 1.0, "step 3: 12 tokens came back"),
+    ]
+    many = Receipt.model_validate(bring_back(facts(decode_steps=9), [1, 3] * 150)).to_html()
+    bars = bars_of(many, "tokens that came back at each step")
+    assert len(bars) == 100
+    assert bars[0] == (0.0, pytest.approx(5 / 9, abs=1e-4), "steps 1 to 3: 1.7 tokens a step came back")
+    assert "step by step" not in Receipt.model_validate(bring_back(facts(), [0, 0], "off")).to_html()

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from fewer.receipt import Receipt
+from fewer.receipt.summary import describe_pruning
 from fewer.receipt.table import draw_marks
 from fewer.receipt.units import clip, format_bytes, format_seconds, format_share
 
@@ -28,7 +29,9 @@ def test_says_what_was_left_out(make):
     assert "first token 500 ms, then 18 ms a token; total 1.42 s" in text
     assert "none; nothing is claimed about the tokens left out" in text
     assert "no token was left out" not in text
-    assert "reserved" in text
+    said = " ".join(text.split())
+    assert "355.5 KiB in use, a full run 580.5 KiB (computed); 391.5 KiB held with the rows reserved" in said
+    assert "method lazyllm; keep 50%" in said
 
 
 def test_a_full_run_says_so(facts):
@@ -120,3 +123,58 @@ def test_marks_show_none_only_for_none():
 )
 def test_numbers_as_people_read_them(shown, expected):
     assert shown == expected
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_came_back_at_each_step(facts, bring_back, width):
+    plain = bring_back(facts(kept=lambda number, tokens, layer: tokens - layer), [16, 0, 8, 1])
+    text = show(Receipt.model_validate(plain), width)
+    assert "█·▄▁ one mark for 1 step; highest: 16" in text
+    assert "8.41 one mark for 1 step; highest: 16" in show(Receipt.model_validate(plain), width, "ascii")
+    said = " ".join(text.split())
+    assert (
+        "revived 25 tokens came back in 4 steps, at most 16 at one; 0 token-layers for them; 2.0 KiB of states" in said
+    )
+    assert "held; a step saw 45 to 61 prompt tokens above the last stop" in said
+    long = show(Receipt.model_validate(bring_back(facts(), [1, 3] * 100)), width)
+    assert f"one mark for {12 if width == 60 else 6} steps; highest: 3" in " ".join(long.split())
+    assert max(map(len, long.splitlines())) <= width
+
+
+def test_nothing_that_came_back_has_no_marks(facts, bring_back):
+    off = " ".join(show(Receipt.model_validate(bring_back(facts(), [0, 0], "off"))).split())
+    assert "revived nothing comes back (aux off), in 2 steps; a step saw 45 prompt tokens above the last stop" in off
+    assert "one mark for 1 step" not in off
+
+
+def test_bytes_are_named_only_where_some_were_freed(facts):
+    plain = facts(kept=lambda number, tokens, layer: tokens if layer < 3 else tokens // 2)
+    assert "went deeper, 50 did not; 75.0 KiB freed (lowest" in " ".join(show(Receipt.model_validate(plain)).split())
+    plain["plans"][0]["released_bytes"] = 0
+    assert "went deeper, 50 did not (lowest" in " ".join(show(Receipt.model_validate(plain)).split())
+
+
+@pytest.mark.parametrize(
+    ("prune", "says"),
+    [
+        (
+            {
+                "name": "lazyllm",
+                "preset": "mild",
+                "schedule": "8:55%",
+                "profile": "M (ab)",
+                "aux": "off",
+                "shortest": 9,
+            },
+            "lazyllm mild, here 8:55%; profile M (ab); aux off",
+        ),
+        ({"name": "lazyllm", "preset": "mild", "schedule": "mild"}, "lazyllm mild"),
+        ({"name": "lazyllm", "preset": None, "schedule": "3:9 tokens"}, "lazyllm 3:9 tokens"),
+        ({"name": "static", "keep": "40%", "layer": 2, "grain": "chunk"}, "static; keep 40%; layer 2; grain chunk"),
+        ({"name": "random", "keep": "9 tokens", "layer": None}, "random; keep 9 tokens"),
+        ({"name": "entroprefill", "preset": "paper", "profile": "none"}, "entroprefill; profile none; preset paper"),
+        ({}, ""),
+    ],
+)
+def test_methods_in_a_line(prune, says):
+    assert describe_pruning(prune) == says

@@ -45,7 +45,7 @@ def test_lists_of_its_settings_are_arms() -> None:
     ("settings", "message"),
     [
         ({"keep": "0%"}, "keep is '0%'"),
-        ({"tolerance": 1.0}, r"tolerance is 1\.0; it must be a number above 0 and at most 0\.999"),
+        ({"tolerance": 1.0}, r"tolerance is 1\.0; it must be a number of at least 0 and at most 0\.999"),
         ({"audit": "off", "delta": 0.1}, r"delta is 0\.1; it must be left out where audit is off"),
         ({"grain": "chunk"}, "the setting grain of entroprefill"),
         ({"facts": None}, "the setting facts of entroprefill"),

@@ -1,9 +1,10 @@
-"""`fewer calibrate`: find the heads of a model that point at what answers need, and write them down as a profile."""
+"""`fewer calibrate`: find what a method of leaving tokens out needs to know about a model, and write it to a file."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -12,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
-from rich.text import Text
 
 from fewer.cli import options
 from fewer.cli.program import Debug
@@ -23,9 +22,11 @@ from fewer.cli.terminal import Terminal, print_result
 from fewer.errors import bad
 
 if TYPE_CHECKING:
-    from fewer.prune.profile import Profile
+    from fewer.engine import Engine
 
 __all__ = ["calibrate"]
+
+Told = Callable[[str, int, int], None]
 
 
 def calibrate(
@@ -37,70 +38,144 @@ def calibrate(
             show_default="the embedded model",
         ),
     ] = None,
+    method: Annotated[str, typer.Option(help="What to calibrate: lazyllm or entroprefill.")] = "lazyllm",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The profile.", metavar="FILE", show_default="the model's name")
+        Path | None,
+        typer.Option("--out", "-o", help="The file to write.", metavar="FILE", show_default="the model's name"),
     ] = None,
     task: Annotated[
         list[str] | None,
         typer.Option(
             help="Fit on this task; can be given more than once. Its items say which chunks support the answer.",
-            show_default="all of --data, or four generated ones",
+            show_default="lazyllm: all of --data, or four generated ones; entroprefill: a fixed list",
         ),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="A folder of tasks with rows.", show_default="none")] = None,
     length: Annotated[
-        int | None, typer.Option(help="Tokens of a generated prompt.", min=1, show_default="1024")
+        int | None,
+        typer.Option(
+            help="Tokens of a generated prompt.", min=1, show_default="1024; entroprefill 2048, 1536 and 3072 in turn"
+        ),
     ] = None,
-    num_prompts: Annotated[int, typer.Option(help="Prompts in all, at least two a task.")] = 32,
-    seed: Annotated[int, typer.Option(help="Seed of the prompts, at least 0. Studies begin at 0.")] = 101,
+    num_prompts: Annotated[
+        int | None,
+        typer.Option(
+            help="Prompts to fit on, at least two a task; with entroprefill as many are held out.",
+            show_default="32; entroprefill 80",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of the prompts, at least 0. Studies begin at 0.", show_default="101; entroprefill 301"),
+    ] = None,
     check: Annotated[
-        int, typer.Option(help="Answer so many items of other tasks with every preset afterwards; 0 for none.")
-    ] = 8,
+        int | None,
+        typer.Option(
+            help="With lazyllm: answer so many items of other tasks with every preset afterwards; 0 for none.",
+            show_default="8",
+        ),
+    ] = None,
+    saving: Annotated[
+        float | None,
+        typer.Option(
+            help="With entroprefill: the share of the prefill to be saved on needles, above 0 to 1.",
+            show_default="0.27",
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="With entroprefill: in so many of the prompts that prune all evidence has to survive, above 0 to 1.",
+            show_default="0.97",
+        ),
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            help="With entroprefill: keep what each prompt showed in this folder, and go on from there.",
+            metavar="FOLDER",
+            show_default="none",
+        ),
+    ] = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     allow_pickle: options.AllowPickle = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over an older profile.", metavar="")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over an older file.", metavar="")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", metavar="")] = False,
     debug: Debug = False,
 ) -> None:
-    """Find the heads of a model that point at the tokens an answer needs, and write them to a profile.
+    """Find what a method needs to know about a model, on prompts with labelled evidence, and write it to a file.
 
-    LazyLLM chooses by a profile's heads: from Python, LazyLLM("balanced", profile=FILE).
+    For lazyllm, heads that point at the tokens an answer needs. For entroprefill, where chunks may leave, by which
+    heads and within which limits. Use the file with fewer ask --prune METHOD --profile FILE, or in Python with
+    LazyLLM("balanced", profile=FILE) or EntroPrefill(profile=FILE).
     """
     require_extra()
+    _check_method(method, {"--check": check}, {"--saving": saving, "--rate": rate, "--tables": tables})
     if out is not None:
         _check_out(out, force)
     terminal = Terminal(quiet)
     with terminal.busy("Loading"):
         from fewer.engine import Engine
-        from fewer.study.calibrate import calibrate as find_heads
         from fewer.study.files import write_whole
 
         engine = Engine.load(model, device, dtype, allow_pickle=allow_pickle, progress=terminal.note)
-        path = out or _name_after(engine.adapter.facts.name)
+        path = out or _name_after(engine.adapter.facts.name, "profile" if method == "lazyllm" else method)
         _check_out(path, force)
+    given: dict[str, Any] = {"tasks": task, "data": data, "length": length}
+    given |= {"num_prompts": num_prompts} if num_prompts is not None else {}
+    given |= {"seed": seed} if seed is not None else {}
     with _standing(terminal) as progress:
-        profile = find_heads(
-            engine,
-            tasks=task,
-            data=data,
-            length=length,
-            num_prompts=num_prompts,
-            seed=seed,
-            check_items=check,
-            progress=progress,
-        )
-    write_whole(path, json.dumps(profile.model_dump(mode="json"), indent=1) + "\n")
+        if method == "lazyllm":
+            text, parts = _fit_profile(engine, progress, given | ({} if check is None else {"check_items": check}))
+        else:
+            goal = {"saving": saving, "rate": rate}
+            given |= {"folder": tables} | {name: value for name, value in goal.items() if value is not None}
+            text, parts = _fit_settings(engine, progress, given)
+    write_whole(path, text + "\n")
     if not quiet:
-        for part in _describe(profile):
+        for part in parts:
             print_result(part)
-    terminal.note(f"The profile is in {path}. Use it with LazyLLM('balanced', profile={str(path)!r}).")
+    if method == "lazyllm":
+        what, python = "The profile is", f"LazyLLM('balanced', profile={str(path)!r})"
+    else:
+        what, python = "The settings are", f"EntroPrefill(profile={str(path)!r})"
+    command = f"fewer ask ... --prune {method} --profile {shlex.quote(str(path))}"
+    terminal.note(f"{what} in {path}. Use this file with {command}, or in Python with {python}.")
 
 
-def _name_after(model: str) -> Path:
+def _fit_profile(engine: Engine, progress: Told, given: dict[str, Any]) -> tuple[str, list[RenderableType]]:
+    """The file's text, and what to say about it."""
+    from fewer.cli.calibrated_profile import describe_profile
+    from fewer.study.calibrate import calibrate as find_heads
+
+    profile = find_heads(engine, **given, progress=progress)
+    return json.dumps(profile.model_dump(mode="json"), indent=1), list(describe_profile(profile))
+
+
+def _fit_settings(engine: Engine, progress: Told, given: dict[str, Any]) -> tuple[str, list[RenderableType]]:
+    """The same for EntroPrefill."""
+    from fewer.cli.calibrated_settings import describe_settings
+    from fewer.study.calibrate.entroprefill import calibrate_entroprefill
+
+    calibrated = calibrate_entroprefill(engine, **given, progress=progress)
+    return json.dumps(calibrated.model_dump(mode="json"), indent=1), list(describe_settings(calibrated))
+
+
+def _check_method(method: str, lazyllm: dict[str, object], entroprefill: dict[str, object]) -> None:
+    """Refuse another method, and options that only the other one reads."""
+    of = {"lazyllm": entroprefill, "entroprefill": lazyllm}
+    if method not in of:
+        raise bad("--method", method, "lazyllm or entroprefill", "Leave it out for lazyllm.")
+    for name, value in of[method].items():
+        if value is not None:
+            raise bad(name, str(value), f"left out with method {method}", "It is for the other method.")
+
+
+def _name_after(model: str, kind: str) -> Path:
     """For example smollm2-135m-instruct.profile.json."""
     name = re.sub(r"[^a-z0-9.]+", "-", PurePath(model).name.lower()).strip("-.")
-    return Path(f"{name or 'model'}.profile.json")
+    return Path(f"{name or 'model'}.{kind}.json")
 
 
 def _check_out(path: Path, force: bool) -> None:
@@ -110,7 +185,7 @@ def _check_out(path: Path, force: bool) -> None:
 
 
 @contextmanager
-def _standing(terminal: Terminal) -> Iterator[Callable[[str, int, int], None]]:
+def _standing(terminal: Terminal) -> Iterator[Told]:
     """What to call with where things stand: it draws a bar on a terminal, and elsewhere says where a part begins."""
     if not terminal.moves:
 
@@ -128,54 +203,3 @@ def _standing(terminal: Terminal) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(running, description=what, completed=done, total=total)
 
         yield draw
-
-
-def _describe(profile: Profile) -> Iterator[RenderableType]:
-    """Two tables, each with a line that says what its numbers are."""
-    fitted, checked = profile.fitted_on, profile.fitted_on.get("checked")
-    yield _gates_table(profile)
-    yield Text(
-        f"Window: {profile.before} tokens before, {profile.after} behind. Recall of the answers' tokens, on the "
-        f"half of the {fitted['num_prompts']} prompts by which nothing was chosen but whether a head is added.\n"
-    )
-    yield _presets_table(profile)
-    if checked:
-        yield Text(
-            f"Checked on {sum(checked['tasks'].values())} items of {', '.join(checked['tasks'])}: enough to find what "
-            "is broken, too few to claim anything. Left out: of the prefill's work, in tokens x layers."
-        )
-
-
-def _gates_table(profile: Profile) -> Table:
-    """Where tokens may leave, and how well that is chosen."""
-    fitted = profile.fitted_on
-    table = _start(("after layer", "heads (layer.head)"), ("recall", "paper's", "random"))
-    for gate in fitted["gates"]:
-        heads = " ".join(f"{layer}.{head}" for layer, head in gate["heads"])
-        numbers = gate["recall"], gate["recall_paper"], fitted["recall_random"]
-        table.add_row(*map(Text, (str(gate["layer"]), heads, *(f"{number:.2f}" for number in numbers))))
-    return table
-
-
-def _presets_table(profile: Profile) -> Table:
-    """The schedules, and what generation said about them."""
-    checked = profile.fitted_on.get("checked")
-    arms: dict[str, dict[str, Any]] = checked["arms"] if checked else {name: {} for name in profile.presets}
-    table = _start(("preset", "schedule"), ("score", "of full", "95% interval", "left out") if checked else ())
-    for name, arm in arms.items():
-        cells = [name, profile.presets.get(name, "")]
-        if checked:
-            ratio, ends = arm.get("ratio"), arm.get("interval")
-            cells += [f"{arm['score']:.2f}", "-" if ratio is None else f"{ratio:.2f}"]
-            cells += ["-" if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}", f"{arm['left_out']:.0%}"]
-        table.add_row(*map(Text, cells))
-    return table
-
-
-def _start(texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    table = Table(box=None, padding=(0, 1), pad_edge=False)
-    for name in texts:
-        table.add_column(Text(name), overflow="fold")
-    for name in numbers:
-        table.add_column(Text(name), justify="right", no_wrap=True)
-    return table

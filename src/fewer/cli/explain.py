@@ -33,7 +33,8 @@ def explain(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="default (calibrated for the model, if it has a file), paper (Algorithm 1 as printed) or general.",
+            help="default (calibrated for the model, if it has a file), paper (Algorithm 1, short questions audited "
+            "whole) or general.",
             rich_help_panel=options.PRUNE,
             show_default="default",
         ),
@@ -56,6 +57,13 @@ def explain(
             show_default="the one that decides",
         ),
     ] = None,
+    bandwidth: Annotated[
+        float,
+        typer.Option(
+            help="Gbit/s at which the prompt's cache would be handed on, for the least time that takes; above 0.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = 10.0,
     reference: Annotated[
         bool,
         typer.Option(
@@ -109,9 +117,11 @@ def explain(
     with terminal.busy("Loading"):
         from fewer.prompt import Splitter
         from fewer.prune import make_planner
+        from fewer.prune.entroprefill.transfer import Transfer
         from fewer.types import Sampling
 
         Splitter.parse(split)
+        Transfer(0, 0, bandwidth)
         Sampling(max_tokens=length)
         settings = {name: value for name, value in choice.items() if value is not None}
         planner = make_planner("entroprefill", **settings)
@@ -124,7 +134,7 @@ def explain(
     layout: dict[str, Any] = {"system": system, "split": split, "truncate": truncate}
     request = engine.request(question, documents, prune=planner, max_tokens=length if reference else 1, **layout)
     with terminal.busy("Reading the prompt"):
-        explanation = engine.explain(request, layer)
+        explanation = engine.explain(request, layer, bandwidth=bandwidth)
     diagnosis = None
     if reference:
         with terminal.busy("Running the full model beside it"):

@@ -13,14 +13,15 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from fewer.cli.losses import show_diagnosis
+from fewer.cli.reasons import describe_layer
 from fewer.cli.terms import list_facts, make_table, show_text, with_note, write_number, write_share
-from fewer.receipt.units import format_count
+from fewer.receipt.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from fewer.engine import Diagnosis
-    from fewer.prune.entroprefill.breakdown import AuditShown, Bounds
     from fewer.prune.entroprefill.explain import Explanation, LayerShown
-    from fewer.prune.entroprefill.sensitivity import Sensitivity
+    from fewer.prune.entroprefill.heads import HeadLine
+    from fewer.prune.entroprefill.transfer import Transfer
 
 __all__ = ["ExplanationTable"]
 
@@ -42,7 +43,7 @@ class ExplanationTable:
             yield Text()
             yield _list_layers(self.explanation)
         if self.explanation.shown is not None:
-            yield from _show_layer(self.explanation.shown, encoding, options.max_width)
+            yield from _show_layer(self.explanation, self.explanation.shown, encoding, options.max_width)
         if self.diagnosis is not None:
             yield Text()
             yield from show_diagnosis(self.diagnosis, encoding)
@@ -52,7 +53,7 @@ def _describe_prompt(found: Explanation) -> list[tuple[str, str]]:
     settings = found.settings
     facts = [("prompt", f"{format_count(found.num_tokens, 'token')}, {format_count(found.num_chunks, 'chunk')}")]
     if found.declined is not None:
-        return [*facts, ("not asked", found.declined)]
+        return [*facts, ("not asked", found.declined), *_describe_transfer(found.transfer)]
     begin, end = found.query
     facts += [
         ("may leave", f"{format_count(len(found.candidates), 'chunk')} of {found.candidate_tokens:,} tokens"),
@@ -65,7 +66,16 @@ def _describe_prompt(found: Explanation) -> list[tuple[str, str]]:
         facts.append(("outcome", "nothing leaves; every layer refused, see below"))
     else:
         facts.append(("outcome", f"chunks leave after layer {found.acted}"))
-    return facts
+    return facts + _describe_transfer(found.transfer)
+
+
+def _describe_transfer(found: Transfer | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    says = f"handing the prompt's cache on is {format_bytes(found.retained_bytes)} "
+    says += f"(in full {format_bytes(found.full_bytes)}), at {found.bandwidth:g} Gbit/s at least "
+    says += f"{format_seconds(found.retained_seconds)} (in full {format_seconds(found.full_seconds)})"
+    return [("transfer", says)]
 
 
 def _list_layers(found: Explanation) -> RenderableType:
@@ -88,7 +98,7 @@ def _list_layers(found: Explanation) -> RenderableType:
     )
 
 
-def _show_layer(shown: LayerShown, encoding: str, width: int) -> Iterator[RenderableType]:
+def _show_layer(found: Explanation, shown: LayerShown, encoding: str, width: int) -> Iterator[RenderableType]:
     yield Text()
     yield Text(f"Layer {shown.layer}: {shown.outcome}", style="bold")
     yield Text()
@@ -99,15 +109,11 @@ def _show_layer(shown: LayerShown, encoding: str, width: int) -> Iterator[Render
         yield Text()
         yield _list_rows(shown, encoding)
     yield Text()
-    yield _list_heads(shown)
+    yield _list_weights(shown)
     yield Text()
-    facts = [*_describe_mass(shown)]
-    if shown.bounds is not None:
-        facts += _describe_bounds(shown.bounds)
-    facts += _describe_audit(shown.audit)
-    if shown.sensitivity is not None:
-        facts += _describe_sensitivity(shown.sensitivity, shown.audit)
-    yield list_facts(facts, encoding)
+    yield _list_losses(found, shown)
+    yield Text()
+    yield list_facts(describe_layer(found, shown), encoding)
 
 
 def _list_attention(shown: LayerShown, encoding: str, width: int) -> RenderableType:
@@ -162,78 +168,41 @@ def _list_rows(shown: LayerShown, encoding: str) -> RenderableType:
     return with_note(table, note + (f" ({rest} more are in the JSON)" if rest else ""))
 
 
-def _list_heads(shown: LayerShown) -> RenderableType:
-    table = make_table("head", "z", "H2", "weight", "envelope", "audit", "margin")
+def _list_weights(shown: LayerShown) -> RenderableType:
+    table = make_table("head", "z", "H2", "H2 of a row", "weight", "chi2")
     for each in shown.heads:
         table.add_row(
-            f"{each.head}{'*' if each.monitored else ' '}",
+            _head(each),
             write_number(each.residual),
             write_number(each.entropy) if each.eligible else "-",
+            write_number(each.row_entropy),
             write_number(each.weight),
-            write_number(each.envelope),
-            write_number(each.audit_mean),
-            write_number(each.audit_margin),
+            write_number(each.chi_square),
         )
-    return with_note(table, "* monitored; z: attention off the sinks; H2: nats; weights of a group's heads sum to 1")
-
-
-def _describe_mass(shown: LayerShown) -> list[tuple[str, str]]:
-    facts = [("Z", f"{write_share(shown.document_mass)} of the pooled attention is on the documents")]
-    if shown.removed_mass is not None:
-        says = f"{write_share(shown.removed_mass)} of it is on what leaves; that allows any row a loss of up to "
-        says += write_share(shown.envelope) + (", which says nothing" if shown.envelope == 1.0 else "")
-        facts.append(("envelope", says))
-    return facts
-
-
-def _describe_bounds(found: Bounds) -> list[tuple[str, str]]:
-    saved = f"D = {found.saving:,} tokens"
-    saved += (
-        f"; without the target the scan would save {found.unstopped:,}"
-        if found.reached
-        else "; the scan ran to its end before the target"
+    return with_note(
+        table,
+        "* monitored; z: attention off the sinks; H2: nats, of the observers' mean; H2 of a row: the mean of their "
+        "own, well below H2 where they look at different tokens; weights of a group's heads sum to 1; chi2: of the "
+        "observers' mean against the pooled measure",
     )
-    best = "not looked for, or not proven in time" if found.exact is None else f"{found.exact:,} tokens, proven"
-    dual = f"U = {found.dual:,.1f} tokens, gap U - D = {found.gap:,.1f} (D stops at the target, U does not)"
-    prices = f"{found.source}: {format_count(found.num_priced_rows, 'row')} with a price, "
-    prices += f"{write_number(found.count_price)} tokens a chunk"
-    return [("saved", saved), ("best", best), ("bound", dual), ("prices", prices)]
 
 
-def _describe_audit(found: AuditShown | None) -> list[tuple[str, str]]:
-    if found is None:
-        return [("audit", "not opened: there was nothing to audit, or it is off")]
-    says = f"{'passed' if found.passed else 'failed'}, {found.mode} over {format_count(found.positions, 'position')}: "
-    says += f"{write_number(found.bound)} at head {found.worst_head} against {write_number(found.tolerance)}"
-    if found.mode == "hoeffding":
-        says += f", b = {write_number(found.half_width)} among it, delta {found.delta:g}"
-    verb = "alone is over" if found.hoeffding_room < 0 else "would leave room under"
-    drawing = f"{format_count(found.draws, 'draw')} over {found.num_pairs} heads have b = "
-    drawing += f"{write_number(found.hoeffding_b)}, which {verb} the tolerance; "
-    floor, needed = (_tokens(count) for count in (found.draws_floor, found.draws_needed))
-    drawing += f"b fits from {floor} draws on, these means from {needed}"
-    return [("audit", says), ("drawing", drawing)]
+def _list_losses(found: Explanation, shown: LayerShown) -> RenderableType:
+    table = make_table("head", "envelope", "of mean", "with chi2", "audit", "margin")
+    for each in shown.heads:
+        numbers = (each.envelope, each.mean_envelope, each.sharp_envelope, each.audit_mean, each.audit_margin)
+        table.add_row(_head(each), *map(write_number, numbers))
+    rows = "any observer's row" if found.settings["rows"] == "each" else "its observers' mean"
+    return with_note(
+        table,
+        f"envelope: the most that {rows} has on what leaves, by the head's weight (1 says nothing); of mean: its "
+        "observers' mean; with chi2: the same by how far the head is from the pooled measure; audit: its mean loss "
+        "over the query",
+    )
 
 
-def _describe_sensitivity(found: Sensitivity, audit: AuditShown | None) -> list[tuple[str, str]]:
-    facts: list[tuple[str, str]] = []
-    for each in found.variants:
-        says = f"at tolerance {write_number(each.tolerance)} (x {each.factor:g}) {each.saving:,} tokens would leave"
-        says += "" if each.reaches_least else ", too few"
-        says += f"; also {_chunks(each.leaves_too)}" if each.leaves_too else ""
-        says += f"; not {_chunks(each.stays_then)}" if each.stays_then else ""
-        facts.append(("if" if not facts else "", f"{says}; no removal saves more than {each.dual_bound:,.1f}"))
-    if found.one_more is not None:
-        more = f"one more chunk ({found.one_more.chunk}) fits beside from {write_number(found.one_more.tolerance)} on"
-        facts.append(("", more))
-    for name, value in (("least", found.least_tolerance), ("target", found.target_tolerance)):
-        says = "none below 1 that was tried" if value is None else write_number(value)
-        facts.append(("", f"the smallest tolerance at which the scan meets the {name}: {says}"))
-    slope = f".01 more tolerance raises the bound by at most {write_number(found.tokens_per_tolerance / 100)} tokens"
-    facts.append(("", slope))
-    if audit is not None:
-        facts.append(("", f"the audit passes from a tolerance of {write_number(audit.bound)} on"))
-    return facts
+def _head(line: HeadLine) -> str:
+    return f"{line.head}{'*' if line.monitored else ' '}"
 
 
 def _place(head: str | None, position: int | None) -> str:
@@ -244,7 +213,3 @@ def _place(head: str | None, position: int | None) -> str:
 
 def _tokens(count: float | None) -> str:
     return "-" if count is None else f"{count:,.0f}"
-
-
-def _chunks(numbers: tuple[int, ...]) -> str:
-    return f"chunk{'s' * (len(numbers) > 1)} " + ", ".join(map(str, numbers))

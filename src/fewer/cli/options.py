@@ -52,7 +52,8 @@ Keep = Annotated[
     _option(
         PRUNE,
         "How much of the prompt stays, with --prune: tokens (256) or a share (25%, 0.25); from 1 token to all. For "
-        "lazyllm a schedule: mild, balanced, aggressive, or what stays after which layers (10:70%,18:50%). For "
+        "lazyllm a schedule: mild, balanced, aggressive, or what stays after which layers (10:70%,18:50%, or shares of "
+        "the depth: 0.3:70%,0.6:50%). For "
         "entroprefill: chunks leave until so much stays.",
         default=False,
     ),

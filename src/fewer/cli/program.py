@@ -13,15 +13,16 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from fewer.cli.settings import name_option
 from fewer.cli.terminal import join_lines, print_error
-from fewer.errors import FewerError
+from fewer.errors import BadInput, FewerError
 
 __all__ = ["Debug", "Program"]
 
 
 def _remember(ctx: typer.Context, value: bool) -> bool:
     program: Any = ctx.find_root().command
-    program.debug = value
+    program.debug, program.context = value, ctx
     return value
 
 
@@ -35,6 +36,7 @@ class Program(TyperGroup):
     """The group of all commands. Only SystemExit leaves `main`, and no traceback is shown unless asked for."""
 
     debug = False
+    context: Any = None  # of the command that runs
     interrupted = False  # by Ctrl-C, also where a library made another error of it
 
     def main(
@@ -51,6 +53,7 @@ class Program(TyperGroup):
         `standalone_mode` is Typer's and has to stay on.
         """
         assert standalone_mode
+        self.context = None
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # an answer may hold what this terminal's encoding cannot say
         try:
@@ -86,12 +89,25 @@ class Program(TyperGroup):
 
     def _describe(self, error: Any) -> tuple[str, int]:
         """The error in one sentence, and the exit code."""
+        if isinstance(error, BadInput) and self.context is not None:
+            error = name_option(error, _list_given(self.context))
         if isinstance(error, FewerError):
             return str(error), error.exit_code
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # Typer's own, over the arguments
             return _describe_usage(error), error.exit_code
         hint = "" if self.debug else " Run the command with --debug for the traceback."
         return f"unexpected {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}", 1
+
+
+def _list_given(context: Any) -> dict[str, str]:
+    """The options on this command line, `--name` by the parameter's name."""
+    found = {}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name)
+        long = [each for each in parameter.opts if each.startswith("--")]
+        if long and source is not None and source.name == "COMMANDLINE":
+            found[parameter.name] = long[0]
+    return found
 
 
 def _describe_usage(error: Any) -> str:

@@ -261,12 +261,13 @@ class Engine:
         tokens = None if reference is None else as_tokens(reference, self.adapter.vocab_size)
         return fan_out(self._batch(max_running=len(whole)), whole, tokens, self._answer)
 
-    def explain(self, request: Request, layer: int | None = None) -> Explanation:
+    def explain(self, request: Request, layer: int | None = None, *, bandwidth: float = 10.0) -> Explanation:
         """Why EntroPrefill, the request's planner, would act or not: one full prefill in which nothing leaves.
 
-        layer: the monitored layer to show in full; None is the one that decides. Raises BadInput.
+        layer: the monitored layer to show in full; None is the one that decides. bandwidth: Gbit/s at which the cache
+        would be handed on. Raises BadInput.
         """
-        return explain_request(self._batch(), self.tokenizer, as_request(request), layer)
+        return explain_request(self._batch(), self.tokenizer, as_request(request), layer, bandwidth)
 
     def diagnose(self, request: Request, *, max_tokens: int = 32) -> Diagnosis:
         """What the request's pruning lost, measured with the full model beside it; greedy answers of `max_tokens`."""

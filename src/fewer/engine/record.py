@@ -12,7 +12,7 @@ import transformers
 from torch import Tensor
 
 import fewer
-from fewer.aux_cache import AuxCache, Step
+from fewer.aux_cache import Step
 from fewer.engine.batch import Sequence
 from fewer.engine.device import measure_peak
 from fewer.model.adapter import Adapter
@@ -111,7 +111,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
         ),
         plans=_plans(sequence),
         decisions=_decisions(sequence),
-        revival=_revival(aux, taken),
+        revival=_revival(sequence, taken, steps),
         bypass=_bypass(sequence),
         seconds=_seconds(sequence, setting),
         memory=_memory(sequence, adapter, len(request.prompt) + steps),
@@ -170,9 +170,25 @@ def _computed_later(sequence: Sequence, table: Tensor) -> Tensor:
     return (layers[:, None] <= aux.reached.cpu()) & ~table
 
 
-def _revival(aux: AuxCache | None, steps: list[Step]) -> RevivalRecord | None:
+def _revival(sequence: Sequence, steps: list[Step], num_steps: int) -> RevivalRecord | None:
+    """None for planners that never bring anything back, and where nothing was chosen.
+
+    One that could, but keeps to the prefill's choice, is not asked at later steps: they see that choice.
+    """
+    aux = sequence.state.aux
     if aux is None:
-        return None
+        plans = sequence.prefill.plans if sequence.prefill else []
+        if not plans or getattr(sequence.request.prune, "aux", None) != "off":
+            return None
+        seen = (tuple(plan.keep.numel() for plan in plans),) * num_steps
+        return RevivalRecord(
+            aux="off",
+            num_revived=0,
+            revived_per_step=(0,) * num_steps,
+            active_per_step=seen,
+            token_layers_revived=0,
+            aux_bytes=0,
+        )
     return RevivalRecord(
         aux=aux.planner.aux,
         num_revived=min(int(aux.revived.sum()), sum(step.revived for step in steps)),
@@ -257,6 +273,7 @@ def _memory(sequence: Sequence, adapter: Adapter, num_rows: int) -> MemoryRecord
     peak, scope = measure_peak(adapter.device)
     return MemoryRecord(
         kv_bytes_per_layer=held,
+        kv_used_bytes_per_layer=tuple(row * layer.num_rows for layer in sequence.state.layers),
         kv_bytes_full_estimate=(row * num_rows,) * adapter.num_layers,
         kv_total_bytes=sum(held),
         weights_bytes=adapter.weights_bytes,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fewer.errors import bad
+from fewer.prune import PLANNERS
 from fewer.receipt import Receipt
 from fewer.types import Planner, Prompt, Sampling
 
@@ -35,7 +36,25 @@ class Request:
         if self.prune is not None and (
             isinstance(self.prune, type) or not all(hasattr(self.prune, part) for part in parts)
         ):
-            raise bad("prune", self.prune, "a planner or None", 'Pass for example StaticPrune(keep="50%").')
+            raise bad("prune", self.prune, "a planner or None", _suggest(self.prune))
+
+
+def _suggest(given: object) -> str:
+    """How to write the planner that was meant by its name or its class."""
+    name = given.strip().lower() if isinstance(given, str) else None
+    if name == "none":
+        return "Pass None, or leave it out."
+    written = {
+        "random": 'RandomPrune(keep="50%")',
+        "static": 'StaticPrune(keep="50%")',
+        "ends": 'EndsPrune(keep="50%")',
+        "lazyllm": 'LazyLLM("balanced")',
+        "entroprefill": "EntroPrefill()",
+    }
+    for planner, example in written.items():
+        if name == planner or given is PLANNERS[planner]:
+            return f"Pass {example}, or fewer.prune.make_planner({planner!r}, ...)."
+    return f"Pass for example {written['lazyllm']} or {written['static']}."
 
 
 @dataclass(frozen=True, slots=True)

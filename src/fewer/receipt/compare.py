@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["work", "first token", "decoding", "KV bytes"]
 EVERYTHING: tuple[Kind, ...] = ("work", "first token", "decoding", "KV bytes")
 SECONDS: tuple[Kind, ...] = ("first token", "decoding")
+REVIVAL = ("tokens that came back", "token-layers for them", "states held, bytes")  # left out where neither has them
 
 # What must be equal before a ratio may be read: its name, where it stands, and the kinds of number it matters to.
 CONDITIONS: tuple[tuple[str, Callable[[Receipt], object], tuple[Kind, ...]], ...] = (
@@ -83,6 +84,8 @@ def compare_receipts(this: Receipt, other: Receipt) -> Comparison:
     spoilt = {kind for _, kinds in reasons for kind in kinds}
     quantities = []
     for (name, kind, left), (_, _, right) in zip(_list_numbers(this), _list_numbers(other), strict=True):
+        if this.revival is None and other.revival is None and name in REVIVAL:
+            continue
         ratio = left / right if left is not None and right else None
         quantities.append(
             Quantity(name=name, kind=kind, this=left, other=right, ratio=ratio, comparable=kind not in spoilt)
@@ -93,13 +96,19 @@ def compare_receipts(this: Receipt, other: Receipt) -> Comparison:
 
 def _list_numbers(receipt: Receipt) -> list[tuple[str, Kind, float | None]]:
     work, seconds, each = receipt.computed, receipt.seconds, receipt.seconds.per_output_token_s
+    revival = receipt.revival
+    back = (revival.num_revived, revival.token_layers_revived, revival.aux_bytes) if revival else (None, None, None)
     return [
         ("token-layers computed", "work", work.token_layers_computed),
         ("token-layers skipped", "work", work.token_layers_skipped),
+        (REVIVAL[0], "work", back[0]),
+        (REVIVAL[1], "work", back[1]),
         ("prefill, s", "first token", seconds.prefill_s),
         ("first token, s", "first token", seconds.first_token_s),
         ("later token (median), s", "decoding", each.median if each else None),
+        ("KV in use, bytes", "KV bytes", sum(receipt.memory.kv_used_bytes_per_layer)),
         ("KV held, bytes", "KV bytes", receipt.memory.kv_total_bytes),
+        (REVIVAL[2], "KV bytes", back[2]),
     ]
 
 

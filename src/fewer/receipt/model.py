@@ -65,7 +65,7 @@ class Receipt(BaseModel):
     decisions: tuple[DecisionRecord, ...]
     """What came of every time the planner was asked in the prefill, for planners that account for it."""
     revival: RevivalRecord | None
-    """Tokens that came back after the prefill; null where nothing was chosen anew."""
+    """Tokens that came back after the prefill; null for prunings that bring none back, and where none happened."""
     bypass: tuple[Text, ...]
     """Why a requested pruning did not happen; empty where it did, or where none was asked for."""
     seconds: SecondsRecord
@@ -119,6 +119,7 @@ class Receipt(BaseModel):
             "protected_per_layer": self.prompt.protected_per_layer,
             "prefill_rows_per_layer": self.computed.prefill_rows_per_layer,
             "kv_bytes_per_layer": self.memory.kv_bytes_per_layer,
+            "kv_used_bytes_per_layer": self.memory.kv_used_bytes_per_layer,
             "kv_bytes_full_estimate": self.memory.kv_bytes_full_estimate,
         }
         for number, chunk in enumerate(self.prompt.chunks, 1):

@@ -19,6 +19,7 @@ from fewer.receipt.units import clip, format_bytes, format_count, format_seconds
 
 MAX_TITLE = 160
 MAX_LABELS = 8
+MAX_STEPS = 120
 
 Facts = list[tuple[str, str]]
 
@@ -45,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One layer of a bar chart: measured height and, behind it, the height of a full run; 0 to 1."""
+    """One bar of a chart: measured height and, behind it, the height of a full run; 0 to 1."""
 
     measured: float
     full: float
@@ -74,7 +75,9 @@ def render_page(receipt: Receipt) -> str:
         prompt_words=summary.describe_prompt(receipt),
         plans=[summary.describe_plan(plan) for plan in receipt.plans],
         decisions=[summary.describe_decision(decision) for decision in receipt.decisions],
+        method=summary.describe_pruning(receipt.settings.prune) if receipt.settings.prune else "",
         revival=summary.describe_revival(receipt.revival) if receipt.revival else "",
+        step_bars=_draw_steps(receipt.revival.revived_per_step) if receipt.revival else [],
         cards=_list_cards(receipt),
     )
 
@@ -121,12 +124,37 @@ def _draw_rows(receipt: Receipt) -> list[Bar]:
 
 def _draw_cache(receipt: Receipt) -> list[Bar]:
     memory = receipt.memory
-    top = max(1, *memory.kv_bytes_per_layer, *memory.kv_bytes_full_estimate)
-    pairs = zip(memory.kv_bytes_per_layer, memory.kv_bytes_full_estimate, strict=True)
+    used_by, held_by, full_by = (
+        memory.kv_used_bytes_per_layer,
+        memory.kv_bytes_per_layer,
+        memory.kv_bytes_full_estimate,
+    )
+    top = max(1, *used_by, *full_by)
     return [
-        Bar(held / top, full / top, f"layer {layer}: {format_bytes(held)} held; a full run: {format_bytes(full)}")
-        for layer, (held, full) in enumerate(pairs, 1)
+        Bar(
+            used / top,
+            full / top,
+            f"layer {layer}: {format_bytes(used)} in use; a full run: {format_bytes(full)}; "
+            f"{format_bytes(held)} held with reserved rows",
+        )
+        for layer, (used, held, full) in enumerate(zip(used_by, held_by, full_by, strict=True), 1)
     ]
+
+
+def _draw_steps(counts: Sequence[int]) -> list[Bar]:
+    """Tokens that came back, a bar for each step or the mean of several; none where nothing came back."""
+    most = max(counts, default=0)
+    if not most:
+        return []
+    block = -(-len(counts) // MAX_STEPS)
+    bars = []
+    for begin in range(0, len(counts), block):
+        part = counts[begin : begin + block]
+        where = f"step {begin + 1}" if len(part) == 1 else f"steps {begin + 1} to {begin + len(part)}"
+        mean = sum(part) / len(part)
+        says = format_count(part[0], "token") if len(part) == 1 else f"{mean:.1f} tokens a step"
+        bars.append(Bar(mean / most, 0.0, f"{where}: {says} came back"))
+    return bars
 
 
 def _list_figures(receipt: Receipt) -> list[tuple[str, str, str]]:
@@ -146,9 +174,9 @@ def _list_figures(receipt: Receipt) -> list[tuple[str, str, str]]:
             f"median; slowest {format_seconds(each.max)}" if each else "there is none",
         ),
         (
-            "KV cache held",
-            format_bytes(memory.kv_total_bytes),
-            f"a full run: ~{format_bytes(sum(memory.kv_bytes_full_estimate))}",
+            "KV cache in use",
+            format_bytes(sum(memory.kv_used_bytes_per_layer)),
+            f"a full run: {format_bytes(sum(memory.kv_bytes_full_estimate))}",
         ),
         ("Answer tokens", f"{receipt.output.num_tokens:,}", summary.ENDED[receipt.output.finish_reason]),
     ]
@@ -179,8 +207,9 @@ def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
         (
             "Memory",
             [
-                ("KV cache, measured", format_bytes(memory.kv_total_bytes)),
-                ("of a full run, computed", format_bytes(sum(memory.kv_bytes_full_estimate))),
+                ("KV cache in use", format_bytes(sum(memory.kv_used_bytes_per_layer))),
+                ("held with reserved rows, measured", format_bytes(memory.kv_total_bytes)),
+                ("in use in a full run, computed", format_bytes(sum(memory.kv_bytes_full_estimate))),
                 ("weights", format_bytes(memory.weights_bytes)),
                 (f"peak: {memory.peak_scope}", format_bytes(memory.peak_bytes)),
             ],

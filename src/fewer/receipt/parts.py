@@ -227,8 +227,10 @@ class MemoryRecord(BaseModel):
 
     kv_bytes_per_layer: PerLayer
     """Keys and values, measured from the tensors' storages: with the rows reserved for tokens that may come."""
+    kv_used_bytes_per_layer: PerLayer
+    """Of kv_bytes_per_layer: the rows of tokens that are there; to be compared with kv_bytes_full_estimate."""
     kv_bytes_full_estimate: PerLayer
-    """What a full run would hold in each layer: computed from the shapes, not measured."""
+    """What a full run would use in each layer, without reserved rows: computed from the shapes, not measured."""
     kv_total_bytes: Count
     """The sum of kv_bytes_per_layer."""
     weights_bytes: Count
@@ -243,6 +245,10 @@ class MemoryRecord(BaseModel):
         if self.kv_total_bytes != sum(self.kv_bytes_per_layer):
             legal = f"the sum of kv_bytes_per_layer, {sum(self.kv_bytes_per_layer)}"
             raise bad("kv_total_bytes", self.kv_total_bytes, legal, "Add up the layers.")
+        for used, held in zip(self.kv_used_bytes_per_layer, self.kv_bytes_per_layer, strict=False):
+            if used > held:
+                way_out = "Count the rows that are stored."
+                raise bad("kv_used_bytes_per_layer", used, f"at most {held}, what the layer holds", way_out)
         return self
 
 

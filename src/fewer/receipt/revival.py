@@ -14,7 +14,7 @@ from fewer.receipt.fields import STRICT, Count
 
 
 class RevivalRecord(BaseModel):
-    """Choosing anew at every step after the prefill. A step gives one output token."""
+    """The steps of a pruning that may choose anew after the prefill. A step gives one output token."""
 
     model_config = STRICT
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import JsonValue
+
 from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
 from fewer.receipt.model import Receipt
 from fewer.receipt.revival import RevivalRecord
@@ -52,10 +54,11 @@ def describe_seconds(receipt: Receipt) -> str:
 
 
 def describe_cache(receipt: Receipt) -> str:
-    """Bytes of keys and values held, beside what a full run would hold."""
+    """Bytes of keys and values in use, beside what a full run would use; and what is held for them."""
     memory = receipt.memory
-    full = format_bytes(sum(memory.kv_bytes_full_estimate))
-    return f"{format_bytes(memory.kv_total_bytes)} held, reserved rows included; a full run fills {full} (computed)"
+    used, full = sum(memory.kv_used_bytes_per_layer), sum(memory.kv_bytes_full_estimate)
+    words = f"{format_bytes(used)} in use, a full run {format_bytes(full)} (computed)"
+    return f"{words}; {format_bytes(memory.kv_total_bytes)} held with the rows reserved"
 
 
 def describe_memory(receipt: Receipt) -> str:
@@ -70,10 +73,20 @@ def describe_answer(receipt: Receipt) -> str:
     return f"{format_count(output.num_tokens, 'token')}, {ENDED[output.finish_reason]}"
 
 
+def describe_pruning(prune: dict[str, JsonValue]) -> str:
+    """The method and what mainly sets it; a preset's name with the schedule that it stands for."""
+    preset, schedule = prune.get("preset"), prune.get("schedule")
+    words = [str(prune.get("name", ""))]
+    if schedule is not None:
+        words[0] += f" {preset}, here {schedule}" if preset not in (None, schedule) else f" {schedule}"
+    names = ("keep", "layer", "grain", "profile", "aux", "selection", *(() if schedule is not None else ("preset",)))
+    return "; ".join([*words, *(f"{name} {prune[name]}" for name in names if prune.get(name) is not None)])
+
+
 def describe_plan(plan: PlanRecord) -> str:
     """One decision of the pruning."""
     words = f"after layer {plan.layer}: {plan.num_kept:,} went deeper, {plan.num_dropped:,} did not"
-    words += f"; {format_bytes(plan.released_bytes)} freed"
+    words += f"; {format_bytes(plan.released_bytes)} freed" if plan.released_bytes else ""
     words += f"; bound {plan.bound:.4g}" if plan.bound is not None else ""
     words += f"; dual gap {plan.dual_gap:.4g}" if plan.dual_gap is not None else ""
     return words + (f" ({plan.reason})" if plan.reason else "")
@@ -88,12 +101,23 @@ def describe_revival(record: RevivalRecord) -> str:
     """What came back after the prefill."""
     steps = format_count(len(record.revived_per_step), "step")
     if record.aux == "off":
-        return f"chosen anew at {steps}; none comes back"
+        return f"nothing comes back (aux off), in {steps}{_describe_active(record)}"
     words = f"{format_count(record.num_revived, 'token')} came back in {steps}"
     if record.num_revived:
         words += f", at most {max(record.revived_per_step):,} at one"
         words += f"; {format_count(record.token_layers_revived, 'token-layer')} for them"
-    return f"{words}; {format_bytes(record.aux_bytes) + ' of states' if record.aux == 'keep' else 'no states'} held"
+    words += f"; {format_bytes(record.aux_bytes) + ' of states' if record.aux == 'keep' else 'no states'} held"
+    return words + _describe_active(record)
+
+
+def _describe_active(record: RevivalRecord) -> str:
+    """How many prompt tokens a step's newest position saw above the last stop."""
+    seen = [step[-1] for step in record.active_per_step if step]
+    if not seen:
+        return ""
+    low, high = min(seen), max(seen)
+    span = f"{low:,} to " if low < high else ""
+    return f"; a step saw {span}{format_count(high, 'prompt token')} above the last stop"
 
 
 def describe_claim(receipt: Receipt) -> str:

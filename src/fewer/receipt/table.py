@@ -33,7 +33,7 @@ class ReceiptTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The facts, then the chunks."""
         encoding = options.encoding if options.ascii_only else "utf-8"
-        yield _list_facts(self.receipt, encoding)
+        yield _list_facts(self.receipt, options.max_width, encoding)
         if self.receipt.prompt.chunks:
             yield Text()
             yield _list_chunks(self.receipt, options.max_width, encoding)
@@ -75,16 +75,18 @@ def _write_count(count: float | None) -> str:
     return "-" if count is None else f"{count:,.0f}"
 
 
-def _list_facts(receipt: Receipt, encoding: str) -> Table:
+def _list_facts(receipt: Receipt, width: int, encoding: str) -> Table:
+    prune, revival = receipt.settings.prune, _list_revival(receipt, width, encoding)
     facts = [
         ("model", receipt.model.name),
         ("", summary.describe_model(receipt)),
         ("prompt", summary.describe_prompt(receipt)),
         ("answer", summary.describe_answer(receipt)),
         ("computed", summary.describe_work(receipt)),
+        *((("method", summary.describe_pruning(prune)),) if prune else ()),
         *(("pruned" if number == 0 else "", line) for number, line in enumerate(_list_plans(receipt))),
         *(("asked" if number == 0 else "", line) for number, line in enumerate(_list_decisions(receipt))),
-        *((("revived", summary.describe_revival(receipt.revival)),) if receipt.revival else ()),
+        *(("revived" if number == 0 else "", line) for number, line in enumerate(revival)),
         *(("not pruned", reason) for reason in receipt.bypass),
         ("time", summary.describe_seconds(receipt)),
         ("KV cache", summary.describe_cache(receipt)),
@@ -102,6 +104,20 @@ def _list_facts(receipt: Receipt, encoding: str) -> Table:
 
 def _list_plans(receipt: Receipt) -> list[str]:
     return _shorten([summary.describe_plan(plan) for plan in receipt.plans], "more plan")
+
+
+def _list_revival(receipt: Receipt, width: int, encoding: str) -> list[str]:
+    """In words, and where tokens came back a mark for each step or for several."""
+    record = receipt.revival
+    if record is None:
+        return []
+    lines, counts = [summary.describe_revival(record)], record.revived_per_step
+    if most := max(counts, default=0):
+        max_marks = MAX_MARKS[80 if width >= 80 else 60]
+        each = format_count(-(-len(counts) // max_marks), "step")
+        marks = draw_marks(counts, most, max_marks, encoding != "utf-8")
+        lines.append(f"{marks} one mark for {each}; highest: {most:,}")
+    return lines
 
 
 def _list_decisions(receipt: Receipt) -> list[str]:
@@ -147,7 +163,7 @@ def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:
 
 
 def draw_marks(kept: Sequence[int], num_tokens: int, max_marks: int, ascii_only: bool = False) -> str:
-    """At most `max_marks` marks for the layers, each the mean share of tokens computed; a dot is none at all."""
+    """At most `max_marks` marks for the counts in order, each the mean share of `num_tokens`; a dot is none at all."""
     shades = ASCII_SHADES if ascii_only else SHADES
     block = -(-len(kept) // max_marks)
     marks = []

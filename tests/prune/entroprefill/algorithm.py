@@ -82,7 +82,7 @@ def slow_decide(
     keys = {
         "entropy": scores,
         "mass": [log(lift) for lift in lifts],
-        "row": [max(row[i] for row in table) / settings.tolerance for i in range(count)],
+        "row": [max(row[i] for row in table) for i in range(count)],
     }[settings.order]
     order = sorted(range(count), key=lambda i: (round(keys[i], 12), -sizes[i], i))
     limits, kept = [settings.tolerance] * len(table), min(settings.min_chunks, count)

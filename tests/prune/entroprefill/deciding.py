@@ -18,7 +18,7 @@ from fewer.prune.entroprefill.situation import Situation
 HEADS, GROUPS, LAYER = 4, 2, 2
 FACTS = ModelFacts("made up", "0" * 32, 6, HEADS, GROUPS, (None,) * 6)
 ALL = tuple(range(HEADS))
-EASY = {"keep": "40%", "keep_at_most": "90%", "document_min": 0.0, "residual_min": 1e-6, "tolerance": 0.4}
+EASY = {"keep": "40%", "keep_at_most": "90%", "document_min": 1e-9, "residual_min": 1e-6, "tolerance": 0.4}
 
 
 def prompt_of(*sizes: int, sinks: int = 2, gap: int = 1, query: int = 4, tail: int = 1, seed: int = 0) -> Prompt:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from fewer import BadInput, EntroPrefill, Look, Looked, Observation, Plan
 from fewer.prune.entroprefill.audit import document_shares
+from fewer.prune.entroprefill.heads import list_heads
 from fewer.prune.entroprefill.monitor import fit_monitor, parse_monitor
 from fewer.prune.entroprefill.situation import Situation
 
 PROMPT = prompt_of(10, 10, 10, 10)
 SETTINGS = {"mass": "document", "tolerance": 0.2, "audit_tolerance": 0.25, "order": "row", "min_chunks": 1,
-            "keep": "40%", "keep_at_most": "95%", "document_min": 0.0, "shortest": 0, "profile": None}  # fmt: skip
+            "keep": "40%", "keep_at_most": "95%", "document_min": 1e-9, "shortest": 0, "profile": None}  # fmt: skip
 
 
 def attention(seed: int, num_rows: int, heads: int = HEADS) -> Tensor:
@@ -82,6 +83,39 @@ def test_an_earlier_head_decides_and_is_not_pooled() -> None:
 def _only(own: Tensor) -> dict[Look, Looked]:
     planner = EntroPrefill(monitor="3:0", **SETTINGS).fitted(FACTS)
     return {look: Looked(torch.arange(len(PROMPT)), own) for look in planner.looks(PROMPT, FACTS.num_layers)}
+
+
+@pytest.mark.parametrize("audit", ["exact", "off"])
+def test_an_earlier_head_that_is_not_finite_is_an_outcome(audit: str) -> None:
+    num_rows = len(range(*PROMPT.query))
+    settings = {name: value for name, value in SETTINGS.items() if audit == "exact" or name != "audit_tolerance"}
+    planner = EntroPrefill(monitor="3:2.1", audit=audit, **settings).fitted(FACTS)
+    broken = torch.full((1, num_rows, len(PROMPT)), torch.nan)
+    pos, looks = torch.arange(len(PROMPT)), planner.looks(PROMPT, FACTS.num_layers)
+    looked = {look: Looked(pos, attention(1, num_rows) if look.layer == 3 else broken) for look in looks}
+    assert planner.judge(PROMPT, 3, looked).outcome == "attention not finite"
+
+
+@pytest.mark.parametrize("rows", ["each", "mean"])
+def test_no_envelope_bounds_an_earlier_head(rows: str) -> None:
+    num_rows = len(range(*PROMPT.query))
+    own, pointing = attention(1, num_rows), torch.zeros(1, num_rows, len(PROMPT), dtype=torch.float64)
+    own[..., PROMPT.chunks[0].start : PROMPT.chunks[0].stop] = 1e-12
+    pointing[..., PROMPT.chunks[0].start] = 0.15
+    changes = {"mass": "absolute", "order": "mass", "keep": 41, "keep_at_most": 41, "rows": rows}
+    planner = EntroPrefill(monitor="3:2.1+0", **SETTINGS | changes).fitted(FACTS)
+    pos = torch.arange(len(PROMPT))
+    looks = planner.looks(PROMPT, FACTS.num_layers)
+    looked = {look: Looked(pos, own if look.layer == 3 else pointing) for look in looks}
+    verdict = planner.judge(PROMPT, 3, looked)
+    assert verdict.outcome == "accepted"
+    assert verdict.numbers["envelope"] < 1e-6
+    assert verdict.numbers["largest_row_loss"] == pytest.approx(0.15)
+    lines = list_heads(Situation.of(planner.settings, planner.heads, PROMPT), verdict, FACTS.num_kv_heads)
+    assert [line.head for line in lines] == ["0", "1", "2", "3", "2.1"]
+    assert (lines[-1].envelope, lines[-1].mean_envelope, lines[-1].weight) == (None, None, None)
+    assert lines[-1].audit_mean == pytest.approx(0.15)
+    assert all(line.envelope < 1e-6 for line in lines[:-1])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an explanation says, against the verdict that it explains and against searches written out."""
+"""What an explanation says, against the verdict that it explains."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 import numpy as np
 import pytest
 import torch
-from made_rows import attention, screen_of
+from made_rows import attention
 
 from fewer.errors import BadInput
 from fewer.prune.entroprefill import EntroPrefill
-from fewer.prune.entroprefill.dual import best_bound
+from fewer.prune.entroprefill.envelope import chi_square
 from fewer.prune.entroprefill.explain import Explanation, explain
-from fewer.prune.entroprefill.screening import Screen, exact, scan
-from fewer.prune.entroprefill.sensitivity import smallest_tolerance, vary
+from fewer.prune.entroprefill.screening import exact
+from fewer.prune.entroprefill.situation import Situation
 from fewer.prune.entroprefill.watch import Watch
 from fewer.types import Chunk, Decision, Look, Looked, ModelFacts, Observation, Plan, Prompt
 
@@ -129,6 +129,77 @@ def test_the_audit_and_the_heads():
         assert sum(head.weight for head in shown.heads if head.group == group) == pytest.approx(1.0, abs=1e-12)
     assert all(0 < head.envelope <= 1 for head in shown.heads)
     assert shown.envelope >= max(row.used for row in shown.rows)
+    drawn = Situation.of(watcher.planner.settings, watcher.planner.heads, prompt_of()).draw()
+    assert (found.audit_positions, len(found.audit_positions)) == (drawn.positions, 40)
+
+
+@pytest.mark.parametrize("rows", ["each", "mean"])
+def test_envelopes_of_heads_bound_what_is_pooled(rows):
+    watcher, found = explained(2, tolerance=0.3, audit_tolerance=0.3, rows=rows, sharp=0.3, keep="90%")
+    verdict, situation = watcher.verdicts[0], Situation.of(watcher.planner.settings, watcher.planner.heads, prompt_of())
+    positions = situation.positions
+    own = attention(2, 4, len(positions), len(prompt_of()), sharp=0.3)[:, [positions.index(p) for p in found.observers]]
+    chunks = [chunk for chunk in found.shown.chunks if chunk.fate == "removed"]
+    gone = torch.cat([torch.arange(chunk.start, chunk.stop) for chunk in chunks])
+    lost, means = own[..., gone].sum(-1), own.mean(1)
+    divergence = chi_square(means, verdict.proposal.pooled.mu)
+    for head in found.shown.heads:
+        number = int(head.head)
+        worst = lost[number].max() if rows == "each" else lost[number].mean()
+        assert worst <= head.envelope + 1e-12
+        assert lost[number].mean() <= head.sharp_envelope + 1e-12
+        assert head.sharp_envelope <= head.mean_envelope <= head.envelope
+        assert (head.mean_envelope == head.envelope) == (rows == "mean" or head.mean_envelope == 1)
+        assert head.chi_square == pytest.approx(float(divergence[number]), rel=1e-12)
+        q = found.shown.removed_mass
+        third = q + (head.chi_square * q * (1 - q)) ** 0.5
+        assert head.sharp_envelope == pytest.approx(min(head.mean_envelope, third), abs=1e-12)
+        assert head.row_entropy < head.entropy
+    assert any(head.sharp_envelope < head.mean_envelope for head in found.shown.heads)
+
+
+@pytest.mark.parametrize("rows", ["each", "mean"])
+def test_the_constraint_table_is_whole(rows):
+    watcher, found = explained(2, tolerance=0.3, audit_tolerance=0.3, rows=rows)
+    table, screen = found.shown.constraints, watcher.verdicts[0].proposal.screen
+    assert table.chunks == found.candidates
+    assert np.array_equal(table.masses, screen.mass)
+    assert np.array_equal(table.prices, watcher.verdicts[0].bound.prices.rows)
+    places = found.observers if rows == "each" else (None,)
+    names = [(head, position) for head in ("0", "3") for position in places]
+    assert list(zip(table.heads, table.positions, strict=True)) == names
+    gone = [chunk.fate == "removed" for chunk in found.shown.chunks]
+    assert table.tolerances == (0.3,) * len(names)
+    np.testing.assert_allclose(table.slacks, 0.3 - screen.mass[:, gone].sum(axis=1), atol=1e-12)
+    assert explained(document_min=1.0)[1].shown.constraints is None
+
+
+def test_the_exact_audit_reads_the_query_and_none_reads_nothing():
+    assert explained()[1].audit_positions == tuple(range(*prompt_of().query))
+    assert explained(audit="off")[1].audit_positions == ()
+
+
+def test_what_stays_is_counted_where_it_acts():
+    acting, refusing = explained(tolerance=0.5, audit_tolerance=0.5)[1], explained(tolerance=0.001)[1]
+    gone = sum(chunk.tokens for chunk in acting.shown.chunks if chunk.fate == "removed")
+    assert acting.num_retained == len(prompt_of()) - gone < len(prompt_of())
+    assert refusing.num_retained == len(prompt_of())
+
+
+@pytest.mark.parametrize("settings", [{"streak": 1}, {"audit_tolerance": 0.0}], ids=str)
+def test_a_proposal_that_is_refused_has_bounds_too(settings):
+    _, found = explained(2, tolerance=0.5, **settings)
+    numbers = found.layers[0].numbers
+    assert found.layers[0].outcome in ("streak", "audit")
+    assert found.shown.bounds.dual == numbers["dual_bound"] >= numbers["saving"] > 0
+    assert "none could be more than" in found.shown.says
+
+
+def test_with_tolerances_of_zero_there_is_an_explanation():
+    _, found = explained(tolerance=0.0)
+    assert {chunk.fate for chunk in found.shown.chunks} == {"does not fit"}
+    told = json.loads(json.dumps(found.to_object(), allow_nan=False))
+    assert [each["tolerance"] for each in told["shown"]["sensitivity"]["variants"]] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -188,60 +259,6 @@ def test_json_has_every_field():
     assert told["shown"]["chunks"][1]["title"] == "c1"
     assert told["shown"]["sensitivity"]["tolerance"] == 0.3
     assert told["layers"][0]["numbers"]["target"] == found.target
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_the_smallest_tolerance_against_a_fine_search(seed):
-    made = screen_of(seed, 6, 5)
-    sizes = made.sizes
-    target = int(sizes.sum() * 0.6)
-    screen = Screen(made.mass, np.full(5, 0.2), sizes, 1, target)
-    order = np.random.default_rng(seed).permutation(6)
-    bound = best_bound(screen, 1.0)
-    for wanted in (1, target // 2, target):
-        found = smallest_tolerance(screen, order, wanted, bound)
-        grid = np.linspace(0.0, 0.999, 4000)
-        fits = [scan(Screen(made.mass, np.full(5, each), sizes, 1, target), order).saving >= wanted for each in grid]
-        first = grid[int(np.argmax(fits))] if any(fits) else None
-        assert (found is None) == (first is None)
-        if found is None:
-            continue
-        assert first - (grid[1] - grid[0]) <= found <= first
-        if found > 0:
-            assert scan(Screen(made.mass, np.full(5, found), sizes, 1, target), order).saving >= wanted
-            below = np.nextafter(found, 0.0)
-            assert scan(Screen(made.mass, np.full(5, below), sizes, 1, target), order).saving < wanted
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_what_a_change_of_tolerance_would_do(seed):
-    made = screen_of(seed, 7, 6)
-    screen = Screen(made.mass, np.full(6, 0.3), made.sizes, 2, int(made.sizes.sum()))
-    order = np.random.default_rng(seed).permutation(7)
-    removal, bound = scan(screen, order), best_bound(screen, 1.0)
-    index = tuple(range(10, 17))
-    found = vary(screen, order, removal, bound, 1, index)
-    for each in found.variants:
-        other = Screen(made.mass, np.full(6, 0.3 * each.factor), made.sizes, 2, screen.target)
-        again = scan(other, order)
-        assert each.saving == again.saving
-        assert {number - 10 for number in each.leaves_too} == set(np.flatnonzero(again.removed & ~removal.removed))
-        assert {number - 10 for number in each.stays_then} == set(np.flatnonzero(removal.removed & ~again.removed))
-        assert exact(other, 5.0) <= each.dual_bound
-        rise = max(0.0, 0.3 * (each.factor - 1))
-        assert each.dual_bound <= bound.value + found.tokens_per_tolerance * rise + 1e-6
-    if found.one_more is not None:
-        chunk = found.one_more.chunk - 10
-        assert not removal.removed[chunk]
-        both = removal.removed | (np.arange(7) == chunk)
-        assert made.mass[:, both].sum(axis=1).max() == pytest.approx(found.one_more.tolerance, abs=1e-12)
-        others = [
-            made.mass[:, removal.removed | (np.arange(7) == other)].sum(axis=1).max()
-            for other in np.flatnonzero(~removal.removed)
-        ]
-        assert found.one_more.tolerance == pytest.approx(min(others), abs=1e-12)
-    else:
-        assert removal.removed.sum() == 5
 
 
 def test_looks_are_the_planners():

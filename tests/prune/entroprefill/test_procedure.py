@@ -126,11 +126,27 @@ def test_no_document_mass() -> None:
     assert judge(PROMPT, rows, document_min=0.039, tolerance=0.9, audit_tolerance=0.9).outcome == "accepted"
 
 
-def test_no_attention_to_documents_at_all_lets_nothing_go_by_shares_of_it() -> None:
-    rows = spread(PROMPT, 0, 0, 0, 0, sink=0.5)
+def test_a_head_that_looks_at_no_document_lets_nothing_go_by_shares_of_it() -> None:
+    rows = spread(PROMPT, *SHARES)
+    rows[2] = spread(PROMPT, 0, 0, 0, 0, sink=0.5)[2]
     assert judge(PROMPT, rows, mass="document").numbers["saving"] == 0
     assert judge(PROMPT, rows, mass="document").outcome == "target infeasible"
-    assert judge(PROMPT, rows, mass="absolute").outcome == "accepted"
+    assert judge(PROMPT, rows, mass="absolute", audit_tolerance=0.4).outcome == "accepted"
+    assert judge(PROMPT, spread(PROMPT, 0, 0, 0, 0, sink=0.5)).outcome == "no document mass"
+
+
+def test_with_tolerances_of_zero_only_what_nobody_looks_at_leaves() -> None:
+    rows = spread(PROMPT, 0.2, 0.0, 0.3, 0.0)
+    for order in ("entropy", "mass", "row"):
+        for mass in ("absolute", "document"):
+            changes = {"order": order, "mass": mass, "tolerance": 0.0, "audit_tolerance": 0.0}
+            verdict = judge(PROMPT, rows, **changes)
+            assert verdict.proposal.removal.removed.tolist() == [False, True, False, True]
+            assert (verdict.outcome, verdict.numbers["audit_bound"]) == ("accepted", 0.0)
+            assert verdict.numbers["dual_bound"] == pytest.approx(20)
+    rows[1, 0, PROMPT.chunks[1].start] = 1e-12  # not an observer's row
+    assert judge(PROMPT, rows, tolerance=0.0, audit_tolerance=0.0, observers=1).outcome == "audit"
+    assert judge(PROMPT, rows, tolerance=0.0, audit_tolerance=0.0, keep_at_most="70%").outcome == "target infeasible"
 
 
 def test_target_infeasible() -> None:
@@ -176,6 +192,8 @@ def test_streak() -> None:
     def after(*names: str) -> str:
         verdict = verdict_of(situation, rows, [seen[name] for name in names])
         assert (verdict.audit is None) == (verdict.outcome == "streak")
+        assert verdict.numbers["dual_bound"] >= verdict.numbers["saving"] == 20
+        assert verdict.numbers["dual_gap"] == verdict.numbers["dual_bound"] - 20
         return verdict.outcome
 
     assert after() == after("same") == "streak"
@@ -195,7 +213,7 @@ def test_audit() -> None:
     assert refused.outcome == "audit"
     assert refused.audit.worst_head == refused.numbers["audit_worst_head"] == int(lost.argmax())
     assert refused.numbers["audit_bound"] == pytest.approx(float(lost.max()), abs=FP64)
-    assert refused.bound is None
+    assert refused.numbers["dual_bound"] == refused.bound.value >= refused.numbers["saving"]
     assert judge(PROMPT, rows, audit_tolerance=float(lost.max()) + 1e-6, **changes).outcome == "accepted"
     unaudited = judge(PROMPT, rows, audit="off", audit_tolerance=1e-6, **changes)
     assert (unaudited.outcome, unaudited.audit) == ("accepted", None)

@@ -96,7 +96,7 @@ def cases(draw: st.DrawFn) -> tuple[Situation, Tensor, tuple[int, ...]]:
         "min_chunks": draw(st.integers(0, 3)),
         "tau": draw(st.sampled_from([0.05, 1.0, 20.0])),
         "zeta": draw(st.sampled_from([0.01, 0.1, 1.0])),
-        "document_min": draw(st.sampled_from([0.0, 0.4, 0.8])),
+        "document_min": draw(st.sampled_from([1e-9, 0.4, 0.8])),
         "residual_min": draw(st.sampled_from([1e-6, 0.9])),
         "sinks": draw(st.integers(0, 4)),
         "smoothing": draw(st.sampled_from([1e-3, 0.5])),

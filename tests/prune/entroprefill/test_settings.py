@@ -107,6 +107,16 @@ def test_every_parameter_says_what_it_is() -> None:
     assert set(paper) <= symbols
 
 
+def test_tolerances_may_be_zero_and_thresholds_may_not() -> None:
+    for name in ("tolerance", "audit_tolerance"):
+        assert check_setting(name, 0) == 0.0
+        assert PARAMETERS[name].legal == "a number from 0 to 0.999"
+    for name in ("document_min", "residual_min"):
+        with pytest.raises(BadInput, match=f"^{name} is 0.0; it must be a number above 0"):
+            check_setting(name, 0.0)
+        assert check_setting(name, 1e-9) == 1e-9
+
+
 def test_presets_have_every_setting() -> None:
     for preset in (PAPER, GENERAL):
         assert set(preset) == set(PARAMETERS)
@@ -129,6 +139,7 @@ IDLE = [
     ({"order": "row"}, {"concentration": 2.0}),
     ({"order": "row"}, {"smoothing": 0.5}),
     ({"order": "mass"}, {"concentration": 2.0}),
+    ({"order": "mass"}, {"smoothing": 0.5}),
     ({"choose_observers": "suffix", "audit": "exact"}, {"seed": 3}),
     ({"choose_observers": "suffix", "audit": "off"}, {"seed": 3}),
 ]
@@ -149,4 +160,3 @@ def test_what_does_something_is_not() -> None:
     EntroPrefill(audit="off", choose_observers="sample", seed=3)
     EntroPrefill(streak=1, streak_change=0.5)
     EntroPrefill(order="entropy", concentration=2.0, smoothing=0.1)
-    EntroPrefill(order="mass", smoothing=0.1)

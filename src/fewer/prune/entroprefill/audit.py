@@ -1,8 +1,9 @@
-"""The audit of a candidate on rows that its choice never saw (17)(18), Theorem 5.1.
+"""The audit of a candidate on rows that its choice never saw (17)(18).
 
-With probability at least 1 - delta over the draws, at every monitored layer and head the mean mass that a row of the
-query loses is at most etahat + b; so it holds for whichever layer is accepted after looking at all of them. In exact
-mode every row of the query is read: etahat is that mean itself, b is 0, and no probability is involved.
+Where positions are drawn, Theorem 5.1: with probability at least 1 - delta over the draws, at every monitored layer and
+head the mean mass that a row of the query loses is at most etahat + b; so it holds for whichever layer is accepted
+after looking at all of them. In exact mode every row of the query is read: etahat is that mean itself, an identity; b
+is 0, and no probability is involved.
 
 Not covered: the worst row (it is a mean over the query), rows behind the query, deeper layers, generated tokens, and
 whether a removed chunk holds the answer. It speaks of attention as the model computed it, in its own rounding. Over

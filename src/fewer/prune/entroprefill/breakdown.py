@@ -1,8 +1,7 @@
-"""One layer's verdict taken apart: chunks, constraint rows, heads, bounds and audit, as plain numbers and texts."""
+"""One layer's verdict taken apart: chunks, bounds and audit, as plain numbers and texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,30 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewer.prune.entroprefill.audit import AuditResult
+from fewer.prune.entroprefill.constraints import name_row
 from fewer.prune.entroprefill.dual import Bound
-from fewer.prune.entroprefill.envelope import row_bound
-from fewer.prune.entroprefill.monitor import foreign, name_head
-from fewer.prune.entroprefill.pooling import omega
-from fewer.prune.entroprefill.procedure import Proposal, Verdict
+from fewer.prune.entroprefill.monitor import name_head
+from fewer.prune.entroprefill.procedure import Proposal
 from fewer.prune.entroprefill.screening import Removal, Screen, exact, scan
 from fewer.prune.entroprefill.situation import Situation
 
-__all__ = [
-    "AuditShown",
-    "Bounds",
-    "ChunkLine",
-    "HeadLine",
-    "RowLine",
-    "list_chunks",
-    "list_heads",
-    "list_rows",
-    "show_audit",
-    "weigh_bounds",
-]
+__all__ = ["AuditShown", "Bounds", "ChunkLine", "list_chunks", "show_audit", "weigh_bounds"]
 
 Fate = Literal["removed", "does not fit", "target met before", "enough have left", "no proposal"]
 
-_FEW = 5  # rows shown for their slack
 _MOST_EXACT = 64  # chunks for which the exact optimum is looked for
 _EXACT_S = 2.0
 
@@ -59,38 +45,6 @@ class ChunkLine:
     slack: float | None  # what would be left of the tightest row if it left as well; below 0 it does not fit
     blocking_head: str | None
     blocking_position: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RowLine:
-    """One constraint row: a head (`8.7` is head 7 of layer 8) at a query position, or its mean over the observers."""
-
-    head: str
-    position: int | None
-    token: str
-    used: float  # mass that leaves
-    tolerance: float
-    slack: float
-    price: float  # tokens for a unit of mass; 0: the row does not limit the bound
-
-
-@dataclass(frozen=True, slots=True)
-class HeadLine:
-    """One head of the layer, or a monitored one of an earlier layer (`8.7`), which is not pooled and has no weight.
-
-    Entropy is in nats. `envelope` is (12) of each of its rows, for absolute mass.
-    """
-
-    head: str
-    group: int | None
-    monitored: bool
-    eligible: bool
-    residual: float | None  # z_h: attention off the sinks
-    entropy: float | None  # H2_h; None: nothing off the sinks
-    weight: float | None  # w_h; a group's sum to 1
-    envelope: float | None
-    audit_mean: float | None
-    audit_margin: float | None  # tolerance minus mean plus half-width; negative fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +98,11 @@ def list_chunks(situation: Situation, layer: int, proposal: Proposal) -> tuple[C
         blocking, share, slack = heaviest, None, None
         if screen is not None and removal is not None and len(screen.mass):
             row = int(screen.shares[:, i].argmax())
-            heaviest, share = _name(situation, layer, row), float(screen.shares[row, i])
+            heaviest, share = name_row(situation, layer, row), float(screen.shares[row, i])
             if not removal.removed[i]:
                 after = removal.slack - screen.mass[:, i]
                 row = int(after.argmin())
-                blocking, slack = _name(situation, layer, row), float(after[row])
+                blocking, slack = name_row(situation, layer, row), float(after[row])
         lines.append(
             ChunkLine(
                 chunk=number,
@@ -170,54 +124,6 @@ def list_chunks(situation: Situation, layer: int, proposal: Proposal) -> tuple[C
                 blocking_position=blocking[1],
             )
         )
-    return tuple(lines)
-
-
-def list_rows(
-    situation: Situation, layer: int, screen: Screen, removal: Removal, bound: Bound, decode: Callable[[int], str]
-) -> tuple[RowLine, ...]:
-    """Rows with a price, and those closest to their tolerance."""
-    order = np.argsort(removal.slack, kind="stable")
-    wanted = set(order[:_FEW].tolist()) | set(np.flatnonzero(bound.prices.rows).tolist())
-    lines = []
-    for row in (row for row in order.tolist() if row in wanted):
-        head, position = _name(situation, layer, row)
-        tolerance, slack = float(screen.tolerance[row]), float(removal.slack[row])
-        token = "mean" if position is None else decode(int(situation.prompt.ids[position]))
-        lines.append(RowLine(head, position, token, tolerance - slack, tolerance, slack, float(bound.prices.rows[row])))
-    return tuple(lines)
-
-
-def list_heads(situation: Situation, verdict: Verdict, num_groups: int) -> tuple[HeadLine, ...]:
-    """All heads of the layer, monitored or not, since each is pooled; then the monitored ones of earlier layers."""
-    pooled = verdict.proposal.pooled
-    count, monitored = len(pooled.weights), situation.protocol.heads(verdict.layer)
-    shares, removed = omega(pooled, num_groups, situation.rows_a_head), verdict.numbers.get("removed_mass")
-    envelope = None
-    if removed is not None:
-        envelope = row_bound(min(1.0, removed), shares.cpu().numpy())
-    found = verdict.audit
-    audited = {} if found is None else {head: i for i, head in enumerate(found.heads)}
-    lines = []
-    for head in range(count):
-        entropy, place = float(pooled.entropy[head]), audited.get(head)
-        lines.append(
-            HeadLine(
-                name_head(head),
-                head * num_groups // count,
-                head in monitored,
-                bool(pooled.eligible[head]),
-                float(pooled.residual[head]),
-                entropy if np.isfinite(entropy) else None,
-                float(pooled.weights[head]),
-                None if envelope is None else float(envelope[head]),
-                None if found is None or place is None else float(found.etahat[place]),
-                None if found is None or place is None else float(found.margin[place]),
-            )
-        )
-    for head in foreign(monitored):
-        mean, margin = (None, None) if found is None else (found.etahat[audited[head]], found.margin[audited[head]])
-        lines.append(HeadLine(name_head(head), None, True, False, None, None, None, None, mean, margin))
     return tuple(lines)
 
 
@@ -258,13 +164,6 @@ def show_audit(found: AuditResult) -> AuditShown:
         found.draws_floor,
         found.draws_needed,
     )
-
-
-def _name(situation: Situation, layer: int, row: int) -> tuple[str, int | None]:
-    """Head and position of a constraint row: heads in order, each with its observers, or with their mean."""
-    heads, each = situation.protocol.heads(layer), situation.rows_a_head
-    position = situation.observers[row % each] if situation.settings.rows == "each" else None
-    return name_head(heads[row // each]), position
 
 
 def _fates(proposal: Proposal, count: int) -> tuple[list[int | None], list[Fate]]:

@@ -1,6 +1,7 @@
 """Calibrated settings of EntroPrefill: a small JSON file that names its model and the data it was fitted on.
 
-Made by `fewer calibrate entroprefill`. It is refused for any other model. Not covered: other tasks than those it names.
+Made by `fewer calibrate --method entroprefill`. It is refused for any other model. Not covered: other tasks than
+those it names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fewer.types import ModelFacts
 
 __all__ = ["Calibrated", "load_calibrated", "shipped_calibrated"]
 
-_WAY_OUT = "Make one with fewer calibrate entroprefill."
+_WAY_OUT = "Make one with fewer calibrate --method entroprefill."
 
 
 class Calibrated(BaseModel):
@@ -57,7 +58,7 @@ class Calibrated(BaseModel):
         mine = (self.fingerprint, self.num_layers, self.num_heads)
         if (facts.fingerprint, facts.num_layers, facts.num_heads) != mine:
             legal = f"made for the model that runs, {facts.name} (weights {facts.fingerprint[:8]})"
-            way_out = "Calibrate that one with fewer calibrate entroprefill, or use preset general."
+            way_out = "Calibrate that one with fewer calibrate --method entroprefill, or use preset general."
             raise bad("profile", f"{self.model} (weights {self.fingerprint[:8]})", legal, way_out)
 
 

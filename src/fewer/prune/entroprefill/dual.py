@@ -8,6 +8,7 @@ nothing. Prices are in tokens for each unit of a row's mass, and tokens for each
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from time import perf_counter
 from typing import Literal
 
@@ -18,7 +19,7 @@ from fewer.errors import bad
 from fewer.prune.entroprefill.screening import Screen
 from fewer.types.number import check_number
 
-__all__ = ["Bound", "Prices", "best_bound", "lp_prices", "row_prices", "upper_bound"]
+__all__ = ["Bound", "Prices", "best_bound", "load_solver", "lp_prices", "row_prices", "upper_bound"]
 
 _DEAREST = float(np.finfo(np.float64).max)
 
@@ -65,6 +66,11 @@ def upper_bound(screen: Screen, prices: Prices) -> float:
         cost = prices.rows @ screen.mass + prices.count
         gain = np.maximum(0.0, screen.sizes - cost * (1.0 - hair)).sum()
         return float((capacity + gain) * (1.0 + hair))
+
+
+def load_solver() -> None:
+    """Import SciPy's solver, most of a second once in a process, so that no prompt waits for it."""
+    import_module("scipy.optimize")
 
 
 def lp_prices(screen: Screen, time_limit_s: float) -> Prices | None:

@@ -15,23 +15,14 @@ from typing import Any
 import numpy as np
 
 from fewer.errors import bad
-from fewer.prune.entroprefill.breakdown import (
-    AuditShown,
-    Bounds,
-    ChunkLine,
-    HeadLine,
-    RowLine,
-    list_chunks,
-    list_heads,
-    list_rows,
-    show_audit,
-    weigh_bounds,
-)
-from fewer.prune.entroprefill.dual import best_bound
-from fewer.prune.entroprefill.planner import EntroPrefill, describe_verdict
+from fewer.prune.entroprefill.breakdown import AuditShown, Bounds, ChunkLine, list_chunks, show_audit, weigh_bounds
+from fewer.prune.entroprefill.constraints import Constraints, RowLine, list_rows, tabulate
+from fewer.prune.entroprefill.heads import HeadLine, list_heads
+from fewer.prune.entroprefill.planner import EntroPrefill
 from fewer.prune.entroprefill.procedure import Verdict
 from fewer.prune.entroprefill.sensitivity import Sensitivity, vary
 from fewer.prune.entroprefill.situation import Situation
+from fewer.prune.entroprefill.transfer import Transfer
 from fewer.types import Prompt
 
 __all__ = ["Explanation", "LayerShown", "LayerSummary", "explain"]
@@ -51,17 +42,21 @@ class LayerSummary:
 
 @dataclass(frozen=True, slots=True)
 class LayerShown:
-    """One layer in full. Parts are empty or None where the layer could not propose."""
+    """One layer in full. Parts are empty or None where the layer could not propose.
+
+    The envelope is in absolute mass, 1 says nothing, and watched heads of earlier layers are not in it.
+    """
 
     layer: int
     outcome: str
     says: str
     document_mass: float | None  # Z, the pooled attention to the candidates
     removed_mass: float | None  # q, the pooled attention to those that leave
-    envelope: float | None  # (12) over all rows: the most that any proposal row's attention can lose; 1 says nothing
+    envelope: float | None  # (12) over the layer's own heads, each observer's row or, with rows=mean, their means
     chunks: tuple[ChunkLine, ...]
     rows: tuple[RowLine, ...]  # those with a price, and the five closest to their tolerance; closest first
     num_rows: int
+    constraints: Constraints | None  # all of them, with the mass of every chunk
     heads: tuple[HeadLine, ...]
     bounds: Bounds | None
     audit: AuditShown | None  # None: not opened, or off
@@ -78,6 +73,7 @@ class Explanation:
     candidate_tokens: int
     query: tuple[int, int]
     observers: tuple[int, ...]  # positions that propose
+    audit_positions: tuple[int, ...]  # that the audit reads, at every layer: as drawn, with repeats, or the query
     target: int | None  # tokens; the scan stops there
     least: int | None  # tokens; below, nothing is pruned
     declined: str | None  # why nothing is asked about this prompt
@@ -85,11 +81,20 @@ class Explanation:
     acted: int | None  # the layer after which chunks leave
     layers: tuple[LayerSummary, ...]
     shown: LayerShown | None
+    transfer: Transfer | None = None  # None where nobody said what the model's cache holds
 
     def to_object(self) -> dict[str, Any]:
-        """For JSON: the fields by name; what is not finite is null."""
+        """For JSON: the fields by name, and the seconds of `transfer`; what is not finite is null."""
         found: dict[str, Any] = _plain(asdict(self))
+        if self.transfer is not None:
+            found["transfer"] |= {name: getattr(self.transfer, name) for name in ("retained_seconds", "full_seconds")}
         return found
+
+    @property
+    def num_retained(self) -> int:
+        """T': tokens of the prompt that stay."""
+        acted = [each.numbers["saving"] for each in self.layers if each.would_act]
+        return self.num_tokens - int(sum(acted))
 
 
 def explain(
@@ -122,6 +127,7 @@ def explain(
         situation.candidates.num_tokens if situation else 0,
         prompt.query,
         situation.observers if situation else (),
+        situation.draw().positions if situation and planner.settings.audit != "off" else (),
         situation.target if situation else None,
         situation.least if situation else None,
         declined,
@@ -131,7 +137,7 @@ def explain(
             LayerSummary(
                 verdict.layer,
                 verdict.outcome,
-                describe_verdict(verdict),
+                verdict.says,
                 verdict.layer == acted,
                 acted is None or verdict.layer <= acted,
                 dict(verdict.numbers),
@@ -143,26 +149,27 @@ def explain(
 
 
 def show_layer(situation: Situation, verdict: Verdict, num_groups: int, decode: Callable[[int], str]) -> LayerShown:
-    """One verdict in full. The bound is worked out where the procedure did not need it."""
-    proposal = verdict.proposal
-    bounds, sensitivity = None, None
+    """One verdict in full."""
+    proposal, bound = verdict.proposal, verdict.bound
+    bounds, sensitivity, constraints = None, None, None
     rows: tuple[RowLine, ...] = ()
-    if proposal.screen is not None and proposal.removal is not None and proposal.order is not None:
-        bound = verdict.bound or best_bound(proposal.screen, situation.settings.lp_seconds)
+    if bound and proposal.screen is not None and proposal.removal is not None and proposal.order is not None:
         bounds = weigh_bounds(proposal.screen, proposal.order, proposal.removal, bound)
         index = situation.candidates.index
         sensitivity = vary(proposal.screen, proposal.order, proposal.removal, bound, situation.least, index)
         rows = list_rows(situation, verdict.layer, proposal.screen, proposal.removal, bound, decode)
+        constraints = tabulate(situation, verdict.layer, proposal.screen, proposal.removal, bound)
     return LayerShown(
         verdict.layer,
         verdict.outcome,
-        describe_verdict(verdict),
+        verdict.says,
         proposal.priorities.document_mass if proposal.priorities else None,
         verdict.numbers.get("removed_mass"),
         verdict.numbers.get("envelope"),
         list_chunks(situation, verdict.layer, proposal),
         rows,
         0 if proposal.screen is None else len(proposal.screen.mass),
+        constraints,
         list_heads(situation, verdict, num_groups),
         bounds,
         None if verdict.audit is None else show_audit(verdict.audit),

@@ -2,11 +2,11 @@
 
 `split_rows` copies the proposal observers' rows into `ProposalRows` and reduces the audit's rows to chunk masses inside
 `SealedRows`, whose values come out in `audit` alone. A `Candidate` is made from `ProposalRows` and is bound to the
-draw, its protocol and the layer. None of the three can be made by hand, edited with dataclasses.replace, or copied; a
-draw gives each layer one split, one candidate and one audit.
+draw, its protocol and the layer. None of the three can be made by hand, edited with dataclasses.replace, or copied; an
+AuditDraw gives each layer one split, one candidate and one audit.
 
-No type can stop: reading the tensor that went into `split_rows`; a chosen set that did not come from the proposal rows;
-private names.
+No type can stop: drawing the same positions again with a blank record (see protocol.py); reading the tensor that went
+into `split_rows`; a chosen set that did not come from the proposal rows; private names.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from math import floor
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,9 +13,10 @@ from torch import Tensor
 
 from fewer.errors import bad
 from fewer.prune.entroprefill.calibrated import Calibrated, load_calibrated, shipped_calibrated
+from fewer.prune.entroprefill.dual import load_solver
 from fewer.prune.entroprefill.monitor import Monitor, fit_monitor, foreign, split_head, write_monitor
 from fewer.prune.entroprefill.procedure import Verdict, decide, propose
-from fewer.prune.entroprefill.settings import GENERAL, PAPER, PARAMETERS, Settings, check_setting
+from fewer.prune.entroprefill.settings import GENERAL, PAPER, PARAMETERS, Settings, check_setting, check_together
 from fewer.prune.entroprefill.situation import Situation, why_not
 from fewer.types import Decision, Keep, Look, Looked, ModelFacts, Observation, Plan, Prompt
 
@@ -27,14 +27,16 @@ __all__ = ["EntroPrefill"]
 class EntroPrefill:
     """Remove whole chunks at the earliest monitored layer that passes constraints and audit; else leave nothing out.
 
-    preset: "default" is the model's calibrated settings, or `general` where it has none; "paper" is Algorithm 1 as
-    printed, with absolute tolerances on every head. profile: a calibration file, `auto` for the one that comes with
-    the package for this model, or None. Every other setting overrides the preset's; `settings.PARAMETERS` has symbols,
-    units and ranges. keep: of the whole prompt; the scan stops there. keep_at_most: where more would have to stay,
-    nothing is pruned (None: as keep, where keep is given). Prompts below `shortest` tokens are computed whole.
+    preset: "default" is the model's calibrated settings, or `general` where it has none; "paper" is Algorithm 1 with
+    absolute tolerances on every head (`settings.PAPER` says where it is not as printed). profile: a calibration file,
+    `auto` for the one that comes with the package for this model, or None. Every other setting overrides the preset's;
+    `settings.PARAMETERS` has symbols, units and ranges. keep: of the whole prompt; the scan stops there. keep_at_most:
+    where more would have to stay, nothing is pruned (None: as keep, where keep is given). Prompts below `shortest`
+    tokens are computed whole.
 
-    What is removed is gone, in the layers below as well. What holds is what the receipt's decision says, about the
-    query's rows at that layer (Theorem 5.1); it says nothing about deeper layers or the answer. Raises BadInput.
+    What is removed is gone, in the layers below as well. What holds is what the receipt's decision says about the
+    query's rows and the watched heads: exactly, or, where audit positions are drawn, by Theorem 5.1. It says nothing
+    about deeper layers or the answer. Raises BadInput.
     """
 
     keep: int | float | str | Keep | None = None
@@ -85,7 +87,7 @@ class EntroPrefill:
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, check_setting(name, value))
         if self.facts is None:
-            _check_together(self._given, self._given)
+            check_together(self._given, self._given)
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -93,7 +95,8 @@ class EntroPrefill:
         return {name: value for name in PARAMETERS if (value := getattr(self, name)) is not None}
 
     def fitted(self, facts: ModelFacts) -> EntroPrefill:
-        """The planner for this model, with its calibration and with places as layers."""
+        """The planner for this model, with its calibration, with places as layers, and with the solver loaded."""
+        load_solver()
         values = dict(PAPER if self.preset == "paper" else GENERAL)
         found: Calibrated | None = None
         if self.preset == "default":
@@ -108,7 +111,7 @@ class EntroPrefill:
             values |= found.settings
         given = self._given
         if self.facts is None:
-            _check_together(given, {**values, **given})
+            check_together(given, {**values, **given})
         if "keep" in given and "keep_at_most" not in given:
             given["keep_at_most"] = given["keep"]
         values |= given
@@ -120,7 +123,7 @@ class EntroPrefill:
     def settings(self) -> Settings:
         """All of them, with values. Raises BadInput before `fitted`."""
         if self.facts is None:
-            raise bad("facts", None, "those of a model", "Use planner.fitted(engine.facts); the engine does.")
+            raise bad("facts", None, "those of a model", "Use planner.fitted(engine.adapter.facts); the engine does.")
         return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
 
     @property
@@ -182,7 +185,7 @@ class EntroPrefill:
     def answer(self, observation: Observation, verdict: Verdict) -> Plan | Decision:
         """What a verdict on this layer means for the rows that are active."""
         prompt = observation.prompt
-        decision = Decision(observation.layer, verdict.outcome, verdict.numbers, describe_verdict(verdict))
+        decision = Decision(observation.layer, verdict.outcome, verdict.numbers, verdict.says)
         if verdict.outcome != "accepted":
             return decision
         assert verdict.proposal.removal is not None
@@ -202,16 +205,21 @@ class EntroPrefill:
     def judge(self, prompt: Prompt, layer: int, looked: Mapping[Look, Looked]) -> Verdict:
         """The verdict on one layer, from what was seen there and, for a streak, at the monitored layers before."""
         assert self.facts is not None
-        situation = Situation.of(self.settings, self.heads, prompt)
-        groups, positions = self.facts.num_kv_heads, situation.positions
+        situation, groups = Situation.of(self.settings, self.heads, prompt), self.facts.num_kv_heads
 
         def rows(at: int) -> Tensor:
-            seen = [looked[look].rows for look in self._looks(at, positions)]
+            seen = [looked[look].rows for look in self._looks(at, situation.positions)]
             return seen[0] if len(seen) == 1 else torch.cat(seen)
 
         before = [each for each in self.heads if each < layer] if situation.settings.streak else []
         earlier = [propose(situation, each, situation.pick_observers(rows(each)), groups) for each in before]
         return decide(situation, layer, rows(layer), groups, earlier)
+
+    def pooled_rows(self, prompt: Prompt, layer: int, looked: Mapping[Look, Looked]) -> tuple[Tensor, Tensor]:
+        """What is pooled at a layer, for an explanation: the observers' rows of its own heads, and the sinks [T]."""
+        situation = Situation.of(self.settings, self.heads, prompt)
+        rows = looked[Look(layer, None, situation.positions)].rows
+        return situation.pick_observers(rows), situation.sinks(rows.device)
 
     def describe(self) -> dict[str, str | int | float | None]:
         """The settings, for the receipt."""
@@ -224,49 +232,3 @@ class EntroPrefill:
             if value is not None or self.facts is not None:
                 shown[name] = str(value) if isinstance(value, Keep) else value
         return shown
-
-
-def _check_together(given: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Refuse what was given where another of the values makes it do nothing. Raises BadInput."""
-    idle: dict[str, dict[Any, tuple[str, ...]]] = {
-        "audit": {
-            "exact": ("audit_draws", "delta", "exact_limit"),
-            "hoeffding": ("exact_limit",),
-            "off": ("audit_draws", "delta", "exact_limit", "audit_tolerance"),
-        },
-        "streak": {0: ("streak_change",)},
-        "order": {"row": ("concentration", "smoothing"), "mass": ("concentration",)},
-    }
-    for name, cases in idle.items():
-        value = values.get(name)
-        for other in cases.get(value, ()) if value is not None else ():
-            if other in given:
-                raise bad(other, given[other], f"left out where {name} is {value}", "Drop one of the two.")
-    drawn = values.get("choose_observers") != "suffix" or values.get("audit") not in ("exact", "off")
-    if "seed" in given and not drawn:
-        legal = f"left out where observers are a suffix and audit is {values['audit']}"
-        raise bad("seed", given["seed"], legal, "Nothing is drawn.")
-    keep, most = given.get("keep"), given.get("keep_at_most")
-    if keep and most:
-        grows = (keep.fraction or 0) > (most.fraction or 1) or (keep.tokens or 0) > (most.tokens or 2**63)
-        if grows:
-            raise bad("keep_at_most", str(most), f"at least {keep}, as keep", "Raise it, or leave it out.")
-
-
-def describe_verdict(verdict: Verdict) -> str:
-    """The numbers that decided, in one line."""
-    numbers, outcome = verdict.numbers, verdict.outcome
-    if outcome == "attention not finite":
-        return "the attention has NaN or infinite numbers"
-    if outcome == "no document mass":
-        return f"the documents hold {numbers['document_mass']:.1%} of the pooled attention"
-    if "saving" not in numbers:
-        return f"{numbers['eligible_heads']:.0f} heads look beyond the sinks"
-    least, target = numbers["least"], numbers["target"]
-    words = f"{numbers['saving']:.0f} of {numbers['candidate_tokens']:.0f} tokens may leave, asked for {least:.0f}"
-    words += f" to {target:.0f}" if target > least else ""
-    if "dual_bound" in numbers:
-        words += f"; none could be more than {floor(numbers['dual_bound'])}"
-    if "audit_bound" in numbers:
-        words += f"; audit {numbers['audit_bound']:.1%} against {numbers['audit_tolerance']:.1%}"
-    return words

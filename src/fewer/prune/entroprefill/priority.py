@@ -70,9 +70,10 @@ def order_chunks(
 ) -> NDArray[np.intp]:
     """The candidates in the order they are offered for removal, [k].
 
-    By the lowest key first: "entropy" S_i, the paper's; "mass" ln ell_i; "row" the largest number in the chunk's column
-    of `row_mass`, [a, k], which is each row's masses in units of its tolerance (`Screen.shares`). Of equal keys, to 12
-    decimals, the longer chunk comes first, then the earlier. Raises BadInput for another name.
+    By the lowest key first: "entropy" S_i, the paper's; "mass" ln ell_i, in an order that eps_s does not change; "row"
+    the largest number in the chunk's column of `row_mass`, [a, k], which is each row's masses in units of its tolerance
+    (`Screen.shares`). Of equal keys, to 12 decimals, the longer chunk comes first, then the earlier. Raises BadInput
+    for another name.
     """
     if name == "entropy":
         key = priorities.score

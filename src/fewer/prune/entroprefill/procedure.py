@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor
 from time import perf_counter
 from typing import Literal, get_args
 
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fewer.prune.entroprefill.agreement import Agreement
 from fewer.prune.entroprefill.audit import AuditResult, audit, document_shares
 from fewer.prune.entroprefill.dual import Bound, best_bound
 from fewer.prune.entroprefill.envelope import all_rows_bound
@@ -61,7 +63,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """What came of one layer. `bound` where it was worth knowing, `audit` where it was opened."""
+    """What came of one layer. `bound` where there is a removal, `audit` where it was opened.
+
+    agreement: of a layer that is watched, to explain it; nothing is decided by it.
+    """
 
     layer: int
     outcome: Outcome
@@ -69,6 +74,25 @@ class Verdict:
     bound: Bound | None
     audit: AuditResult | None
     numbers: dict[str, float]
+    agreement: Agreement | None = None
+
+    @property
+    def says(self) -> str:
+        """The numbers that decided, in one line."""
+        numbers = self.numbers
+        if self.outcome == "attention not finite":
+            return "the attention has NaN or infinite numbers"
+        if self.outcome == "no document mass":
+            return f"the documents hold {numbers['document_mass']:.1%} of the pooled attention"
+        if "saving" not in numbers:
+            return f"{numbers['eligible_heads']:.0f} heads look beyond the sinks"
+        least, target = numbers["least"], numbers["target"]
+        words = f"{numbers['saving']:.0f} of {numbers['candidate_tokens']:.0f} tokens may leave, asked for {least:.0f}"
+        words += f" to {target:.0f}" if target > least else ""
+        words += f"; none could be more than {floor(numbers['dual_bound'])}"
+        if "audit_bound" in numbers:
+            words += f"; audit {numbers['audit_bound']:.1%} against {numbers['audit_tolerance']:.1%}"
+        return words
 
 
 def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> Proposal:
@@ -78,10 +102,9 @@ def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> 
     settings = situation.settings
     sinks = situation.sinks(rows.device)
     heads, names = situation.protocol.heads(layer), situation.names(layer, len(rows))
-    pooled = pool(
-        rows[: len(rows) - len(foreign(heads))], sinks, num_groups, settings.tau, settings.zeta, settings.residual_min
-    )
-    if not pooled.finite:
+    own = len(rows) - len(foreign(heads))
+    pooled = pool(rows[:own], sinks, num_groups, settings.tau, settings.zeta, settings.residual_min)
+    if not (pooled.finite and bool(torch.isfinite(rows[own:]).all())):
         return Proposal("attention not finite", pooled)
     if pooled.all_fell_back:
         return Proposal("no residual mass", pooled)
@@ -113,7 +136,7 @@ def decide(
     ones of earlier layers.
 
     earlier: proposals of the monitored layers before, for the streak. The audit's positions are the same at every
-    layer, as Theorem 5.1 allows.
+    layer, as Theorem 5.1 allows; they are drawn again here with a blank record, and nothing is tuned in between.
     """
     begin = perf_counter()
     settings, split = situation.settings, None
@@ -123,12 +146,12 @@ def decide(
         split = split_rows(draw, layer, rows, situation.positions, situation.candidates.mass, names)
     seen = situation.pick_observers(rows) if split is None else split[0].values
     proposal = propose(situation, layer, seen, num_groups)
-    outcome, bound, audited = proposal.outcome if finite else "attention not finite", None, None
+    bound = None if proposal.screen is None else best_bound(proposal.screen, settings.lp_seconds)
+    outcome, audited = proposal.outcome if finite else "attention not finite", None
     if outcome is None:
-        assert proposal.screen is not None
         assert proposal.removal is not None
+        assert bound is not None
         if proposal.removal.saving < situation.least:
-            bound = best_bound(proposal.screen, settings.lp_seconds)
             outcome = "target infeasible" if bound.excludes(situation.least) else "target not met"
         elif settings.streak and _steady(situation, earlier, proposal) < settings.streak:
             outcome = "streak"
@@ -137,9 +160,6 @@ def decide(
                 candidate = split[0].propose(proposal.removal.removed, situation.protocol.settings_digest)
                 audited = audit(draw, candidate, split[1])
             outcome = "accepted" if audited is None or audited.passed else "audit"
-        if outcome == "accepted":
-            bound = best_bound(proposal.screen, settings.lp_seconds)
-    assert outcome is not None
     numbers = _numbers(situation, proposal, bound, audited) | {"seconds": perf_counter() - begin}
     return Verdict(layer, outcome, proposal, bound, audited, numbers)
 
@@ -151,7 +171,11 @@ def _steady(situation: Situation, earlier: Sequence[Proposal], now: Proposal) ->
 def _numbers(
     situation: Situation, proposal: Proposal, bound: Bound | None, audited: AuditResult | None
 ) -> dict[str, float]:
-    """For the receipt. Savings and bounds in tokens, masses as shares."""
+    """For the receipt. Savings and bounds in tokens, masses as shares.
+
+    `envelope` is (12) over all heads of this layer, in absolute mass: of each observer's row, or with rows=mean of each
+    head's mean over its observers. Watched heads of earlier layers are not pooled, and it does not bound them.
+    """
     candidates, pooled = situation.candidates, proposal.pooled
     found: dict[str, float] = {
         "candidates": len(candidates),

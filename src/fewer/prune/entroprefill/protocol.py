@@ -1,11 +1,13 @@
 """What the audit fixes before any attention is seen, and the positions that it draws (Algorithm 1, step 1; section 5).
 
 Everything a candidate may depend on is in a `Protocol` or under its `settings_digest`. The protocol's own digest seeds
-the draw, so that a protocol with any other value gets other draws. A draw goes through each monitored layer once, and
-cannot be copied: what has been opened stays opened.
+the draw, so that a protocol with any other value gets other draws. One AuditDraw goes through each monitored layer
+once, and cannot be copied: what it has opened stays opened.
 
-No type can stop: choosing a seed after seeing what it draws; calling `draw` again after an audit was opened; leaving
-something that matters out of `settings_digest`. Who tries N draws or N protocols until one passes has spent N delta.
+No type can stop: calling `draw` again with the same protocol and seed, which gives the same positions with a blank
+record; choosing a seed after seeing what it draws; leaving something that matters out of `settings_digest`. The same
+positions may serve at every layer as long as nothing was tuned by what they showed. To audit other sets on them after
+values were seen spends the guarantee. Who tries N draws or N protocols until one passes has spent N delta.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditDraw:
-    """The audit's positions, and how far each monitored layer has gone. Made by `draw` only; refuses to be copied."""
+    """The audit's positions, and how far each monitored layer has gone with this object. Made by `draw`; not copied."""
 
     protocol: Protocol
     seed: int
@@ -154,7 +156,8 @@ class AuditDraw:
         if _NEXT.get(now) != to:
             raise AuditRefused(
                 f"Layer {layer} of this draw is {now} and cannot be {to}: a draw takes each layer through "
-                "split, proposed and opened once. Anything tried again needs a fresh draw, and spends its delta again."
+                "split, proposed and opened once. Anything tried again needs a fresh draw by another seed, and spends "
+                "its delta again."
             )
         self._stages.pop(layer, None)
         self._stages[layer] = to
@@ -163,7 +166,8 @@ class AuditDraw:
 def draw(protocol: Protocol, seed: int) -> AuditDraw:
     """The audit's positions: m_a uniform draws with replacement from the population, or all of it once (exact).
 
-    The generator is seeded by the seed and the protocol's digest. They are independent of the proposal observers, which
+    The generator is seeded by the seed and the protocol's digest: the same two give the same positions, and a blank
+    record. They are independent of the proposal observers, which
     are fixed in the protocol, so the same position may serve both: what has to be random is which rows are read, given
     the candidate; leaving the proposal's rows out would change the distribution that the bound speaks of.
     """

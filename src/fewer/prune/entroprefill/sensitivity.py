@@ -52,7 +52,9 @@ class Sensitivity:
     one_more: OneMore | None  # None: as many left as may, or none would fit below 1
     least_tolerance: float | None  # the smallest at which the scan saves what is asked at least; None: none found
     target_tolerance: float | None  # the same for the target, where it stops
-    tokens_per_tolerance: float  # a change of the tolerance by x raises the best removal's bound by at most x times it
+    tokens_per_tolerance: (
+        float  # may be infinite; a change of the tolerance by x raises the best removal's bound by at most x times it
+    )
 
 
 def vary(
@@ -63,7 +65,7 @@ def vary(
     least: tokens asked for at least. index: the candidates' numbers among the prompt's chunks.
     """
     names = np.array(index)
-    tolerance, slope = float(screen.tolerance.max(initial=0.0)), float(bound.prices.rows.sum())
+    tolerance, slope = float(screen.tolerance.max(initial=0.0)), _slope(bound)
     return Sensitivity(
         tolerance,
         tuple(_vary(screen, order, removal, bound, least, names, factor) for factor in FACTORS),
@@ -81,7 +83,7 @@ def smallest_tolerance(screen: Screen, order: NDArray[np.intp], wanted: int, bou
     where the dual bound allows it on. None where none below 1 does, or more than 1,000 would have to be tried.
     """
     columns, sizes = np.ascontiguousarray(screen.mass.T), screen.sizes.tolist()
-    slope, now = float(bound.prices.rows.sum()), float(screen.tolerance.max(initial=0.0))
+    slope, now = _slope(bound), float(screen.tolerance.max(initial=0.0))
     tolerance = max(0.0, now - (bound.value - wanted) / slope * (1 + 1e-9) - 1e-12) if 0 < slope < np.inf else 0.0
     for _ in range(_STEPS):
         used = np.zeros(columns.shape[1])
@@ -101,6 +103,12 @@ def smallest_tolerance(screen: Screen, order: NDArray[np.intp], wanted: int, bou
             return None
         tolerance = following
     return None
+
+
+def _slope(bound: Bound) -> float:
+    """The sum of the prices: tokens for a unit of tolerance of all rows; infinite where it overflows."""
+    with np.errstate(over="ignore"):
+        return float(bound.prices.rows.sum())
 
 
 def _vary(

@@ -15,7 +15,7 @@ from fewer.prune.entroprefill.monitor import Monitor, parse_monitor
 from fewer.types import Keep
 from fewer.types.number import check_number
 
-__all__ = ["GENERAL", "PAPER", "PARAMETERS", "Parameter", "Settings", "check_setting"]
+__all__ = ["GENERAL", "PAPER", "PARAMETERS", "Parameter", "Settings", "check_setting", "check_together"]
 
 Order = Literal["entropy", "mass", "row"]
 Audit = Literal["auto", "exact", "hoeffding", "off"]
@@ -45,18 +45,27 @@ class Parameter:
         return words + f"{self.low:g}" + (f" to {self.high:g}" if self.high is not None else " on")
 
 
-def _share(symbol: str, says: str, open_low: bool = False) -> Parameter:
-    return Parameter(symbol, "share of attention", says, high=1.0, open_low=open_low)
+def _share(symbol: str, says: str) -> Parameter:
+    return Parameter(symbol, "share of attention", says, high=1.0, open_low=True)
 
 
 PARAMETERS: dict[str, Parameter] = {
     "keep": Parameter(
-        "B_pref", "tokens, or a share, of the prompt", "chunks leave until so much of the prompt stays", kind=Keep
+        "B_pref",
+        "tokens, or a share, of the prompt",
+        "chunks leave until so much of the whole prompt stays; B_pref is that without the protected tokens",
+        kind=Keep,
     ),
     "keep_at_most": Parameter(
         "-", "tokens, or a share, of the prompt", "pruning is refused where more would stay; the paper: keep", kind=Keep
     ),
-    "monitor": Parameter("L", "layers, and heads of them", "where a proposal is made", kind=dict),
+    "monitor": Parameter(
+        "L",
+        "layers, and heads of them",
+        "where a proposal is made and which heads hold it back; 9:8.7+0 is layer 9, held by head 7 of layer 8 and by "
+        "its own head 0",
+        kind=dict,
+    ),
     "observers": Parameter("W_p", "query positions", "how many rows propose", kind=int, low=1),
     "choose_observers": Parameter("Q_p", "", "the query's last rows, or a seeded sample", choices=("suffix", "sample")),
     "rows": Parameter(
@@ -64,15 +73,21 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "sinks": Parameter("S", "tokens", "so many protected tokens at the start are sinks", kind=int),
     "tau": Parameter("tau", "nats", "how strongly concentrated heads count", high=1e6, open_low=True),
-    "zeta": Parameter("zeta", "share of a group's weight", "what every head gets at least", open_low=True, high=1.0),
-    "residual_min": _share("z_min", "a head that looks at less than this outside the sinks is not weighed", True),
+    "zeta": Parameter(
+        "zeta",
+        "share of a group's weight",
+        "shared out evenly within a group of r heads: every head gets at least zeta/r",
+        open_low=True,
+        high=1.0,
+    ),
+    "residual_min": _share("z_min", "a head that looks at less than this outside the sinks is not weighed"),
     "document_min": _share("Z_min", "a layer that looks at less of the documents than this is passed over"),
     "smoothing": Parameter("eps_s", "share of the document mass", "flattens chunk masses", high=1e6, open_low=True),
     "concentration": Parameter("lambda", "nats", "how much concentration within a chunk counts", high=1e6),
     "order": Parameter(
         "-",
         "",
-        "who leaves first: lowest S_i, lowest mass, or lowest largest row mass",
+        "who leaves first: lowest S_i, lowest lift (attention against length), or lowest largest row mass",
         choices=("entropy", "mass", "row"),
     ),
     "mass": Parameter(
@@ -82,12 +97,15 @@ PARAMETERS: dict[str, Parameter] = {
         choices=("absolute", "document"),
     ),
     "tolerance": Parameter(
-        "eps_a", "share of a row's mass", "what every proposal row may lose", high=0.999, open_low=True
+        "eps_a",
+        "share of a row's mass",
+        "what every observer of a watched head may lose, or with rows=mean the mean of its observers",
+        high=0.999,
     ),
     "min_chunks": Parameter("m_0", "chunks", "so many stay at least", kind=int),
     "audit": Parameter("-", "", "how the query's rows are checked", choices=("auto", "exact", "hoeffding", "off")),
     "audit_tolerance": Parameter(
-        "eps_audit", "share of a row's mass", "what a head may lose on average", high=0.999, open_low=True
+        "eps_audit", "share of a row's mass", "what a watched head may lose on average over the query", high=0.999
     ),
     "audit_draws": Parameter("m_a", "positions", "how many rows hoeffding draws", kind=int, low=1, high=1e6),
     "exact_limit": Parameter("-", "positions", "auto is exact for queries up to this length", kind=int, low=1),
@@ -156,6 +174,35 @@ def check_setting(name: str, value: Any) -> Any:
     return parameter.kind(value)
 
 
+_IDLE: Mapping[str, Mapping[Any, tuple[str, ...]]] = {  # what a value makes do nothing
+    "audit": {
+        "exact": ("audit_draws", "delta", "exact_limit"),
+        "hoeffding": ("exact_limit",),
+        "off": ("audit_draws", "delta", "exact_limit", "audit_tolerance"),
+    },
+    "streak": {0: ("streak_change",)},
+    "order": {"row": ("concentration", "smoothing"), "mass": ("concentration", "smoothing")},
+}
+
+
+def check_together(given: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Refuse what was given where another of the values makes it do nothing. Raises BadInput."""
+    for name, cases in _IDLE.items():
+        value = values.get(name)
+        for other in cases.get(value, ()) if value is not None else ():
+            if other in given:
+                raise bad(other, given[other], f"left out where {name} is {value}", "Drop one of the two.")
+    drawn = values.get("choose_observers") != "suffix" or values.get("audit") not in ("exact", "off")
+    if "seed" in given and not drawn:
+        legal = f"left out where observers are a suffix and audit is {values['audit']}"
+        raise bad("seed", given["seed"], legal, "Nothing is drawn.")
+    keep, most = given.get("keep"), given.get("keep_at_most")
+    if keep and most:
+        grows = (keep.fraction or 0) > (most.fraction or 1) or (keep.tokens or 0) > (most.tokens or 2**63)
+        if grows:
+            raise bad("keep_at_most", str(most), f"at least {keep}, as keep", "Raise it, or leave it out.")
+
+
 _SHARED: Mapping[str, Any] = {
     "observers": 8,
     "choose_observers": "suffix",
@@ -188,7 +235,11 @@ PAPER: Mapping[str, Any] = {
     "tolerance": 0.2,
     "audit_tolerance": 0.2,
 }
-"""Algorithm 1 as printed: absolute tolerances on every head of every monitored layer, the earliest that passes wins."""
+"""Algorithm 1: absolute tolerances on every head of every monitored layer, the earliest that passes wins.
+
+Two things are not as printed: queries of up to `exact_limit` positions are audited whole, with b = 0, in place of a
+draw, and `keep` counts the whole prompt, so that B_pref is `keep` less the protected tokens.
+"""
 
 GENERAL: Mapping[str, Any] = {
     **_SHARED,

@@ -85,7 +85,11 @@ class Situation:
         return (*range(count - len(others)), *others)
 
     def draw(self) -> AuditDraw:
-        """The audit's positions; the same at each call, each with its own record of what was opened."""
+        """The audit's positions: the same at each call, with a blank record of what was opened.
+
+        It is called at every layer. No setting or candidate depends on what an earlier audit showed, only whether to go
+        on, and that Theorem 5.1 allows.
+        """
         return draw(self.protocol, self.seed)
 
     def sinks(self, device: torch.device) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
+from fewer.prune.entroprefill.agreement import compare_rows
 from fewer.prune.entroprefill.planner import EntroPrefill
 from fewer.prune.entroprefill.procedure import Verdict
 from fewer.types import Decision, Look, Observation, Plan, Prompt
@@ -14,8 +16,8 @@ __all__ = ["Watch"]
 class Watch:
     """A planner for one prompt around one that is fitted. acts: chunks leave where they would; else nothing leaves.
 
-    Without acting, layers behind an acceptance are judged as if there had been none. Theorem 5.1 covers them all, since
-    its bound counts every monitored layer.
+    Without acting, layers behind an acceptance are judged as if there had been none. Where positions are drawn, Theorem
+    5.1 covers them all, since its bound counts every monitored layer. Verdicts have their `agreement` then.
     """
 
     name: ClassVar[str] = EntroPrefill.name
@@ -43,6 +45,10 @@ class Watch:
         if observation.pos.numel() < len(prompt) or self.planner.declines(prompt):
             return None
         verdict = self.planner.judge(prompt, observation.layer, observation.looked)
+        pooled = verdict.proposal.pooled
+        if not self.acts and pooled.finite:
+            rows, sinks = self.planner.pooled_rows(prompt, observation.layer, observation.looked)
+            verdict = replace(verdict, agreement=compare_rows(rows, sinks, pooled.mu))
         self.verdicts.append(verdict)
         return self.planner.answer(observation, verdict) if self.acts else None
 

@@ -39,6 +39,7 @@ class Watcher(ABC):
 
     def check(self, prompt: Prompt) -> None:
         """Any prompt is fine."""
+        return
 
     def describe(self) -> dict[str, str | int | float | None]:
         """It has no settings."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -140,7 +139,7 @@ def _digest(engine: Engine, asked: Asked) -> str:
 def _load(path: Path) -> Table | None:
     """None where it is not there, or is not whole."""
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
             columns = {each.name: found[each.name] for each in fields(Table)}
     except (OSError, KeyError, ValueError, BadZipFile):
         return None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fewer import Receipt
-from fewer.cli.settings import read_settings
-from fewer.errors import BadInput
+from fewer.cli.settings import name_option, read_settings
+from fewer.errors import BadInput, bad
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,22 @@ def test_bad_settings_are_refused(run, options, message):
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert result.stdout == ""
+
+
+def test_errors_are_in_the_words_of_the_command_line() -> None:
+    given = {"keep": "--keep", "check": "--check", "top_k": "--top-k"}
+
+    def said(name: str, options: dict[str, str] = given) -> str:
+        error = name_option(bad(name, 3, "less", "Drop it."), options)
+        assert error.exit_code == 2
+        return str(error)
+
+    rest = " is 3; it must be less. Drop it."
+    for name, option in (("keep", "--keep"), ("schedule", "--keep"), ("check_items", "--check"), ("top_k", "--top-k")):
+        assert said(name) == option + rest
+        assert said(name, {}) == name + rest
+    assert said("a layer of the schedule") == "a layer of --keep" + rest
+    assert said("what stays after 8") == "what stays after 8 in --keep" + rest
+    assert said("a layer of the schedule", {}) == "a layer of the schedule" + rest
+    assert said("tolerance") == "tolerance" + rest
+    assert str(name_option(BadInput("It is what it is."), given)) == "It is what it is."
