@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,9 +161,32 @@ def test_the_reference_beside_it(explain):
 
 def test_a_prompt_that_is_not_asked_about(explain):
     found = told(explain("--json"))["explanation"]
-    assert found["declined"].endswith("below 256 choosing costs more than it saves")
+    assert found["declined"].endswith("fewer than shortest asks for (256)")
     assert found["shown"] is None
     assert "not asked" in explain().stdout
+
+
+def test_a_prompt_of_which_every_chunk_must_stay(explain):
+    shown = words_of(explain(*PASSING, "--set", "min_chunks=2").stdout)
+    assert "not asked 2 chunks must stay (min_chunks), and 2 may leave: nothing could" in shown
+    assert "outcome nothing leaves; no layer is asked" in shown
+    assert "min_chunks 1, audit auto" in words_of(explain(*PASSING).stdout)
+
+
+@pytest.mark.parametrize(("exact", "proven"), [(None, False), (19, True), (20, False)])
+def test_what_only_the_exact_optimum_proves(model, exact, proven):
+    engine = Engine.load(model, dtype="float32")
+    documents = [{"title": f"Title {i}", "text": f"Two keepers lit lamp {i}."} for i in range(3)]
+    planner = EntroPrefill(keep="80%", preset="paper", monitor="2-3", shortest=0, tolerance=0.001)
+    found = engine.explain(engine.request("Who lit it?", documents, prune=planner, max_tokens=1))
+    bounds = replace(found.shown.bounds, exact=exact, dual=20.5)
+    for dual, expected in ((20.5, proven), (19.5, False)):
+        shown = replace(found.shown, outcome="target not met", bounds=replace(bounds, dual=dual))
+        console = Console(file=io.StringIO(), width=120)
+        console.print(ExplanationTable(replace(found, least=20, shown=shown)))
+        text = words_of(console.file.getvalue())
+        assert ("target not met (proven impossible by the exact optimum)" in text) == expected
+        assert ("the 20 that have to leave are proven impossible by the exact optimum" in text) == expected
 
 
 @pytest.mark.parametrize(

@@ -201,3 +201,16 @@ def test_times_in_words() -> None:
         "83 min",
         "10.0 h",
     ]
+
+
+@pytest.mark.parametrize("prune", [{"prune": "entroprefill"}, {"prune": "lazyllm", "keep": "2:50%"}], ids=str)
+@pytest.mark.parametrize("command", ["register study.yaml", "plan study.yaml", "run study.yaml --out out"])
+def test_a_profile_that_is_not_there_freezes_nothing(run: Run, file: Path, prune: dict, command: str) -> None:
+    content = yaml.safe_load(file.read_text())
+    content["arms"].append({"name": "it", **prune, "profile": "gone.json"})
+    file.write_text(yaml.safe_dump(content))
+    refused = run(f"study {command}")
+    assert refused.exit_code == 2
+    assert "The arm 'it' does not fit the model: profile is 'gone.json'; it must be a readable file" in refused.stderr
+    assert not Path("study.registration.json").exists()
+    assert not Path("out").exists()

@@ -60,13 +60,12 @@ LOOSE = {"mass": "absolute", "tolerance": 0.9, "keep_at_most": "95%"}
         ({"residual_min": 1.0}, "no residual mass", {"eligible_heads": 0, "fallback_groups": 2}),
         ({"document_min": 0.999}, "no document mass", {"candidates": 4, "candidate_tokens": 34}),
         ({"tolerance": 0.01}, "target infeasible", {"saving": 0, "least": 7, "removed_chunks": 0}),
-        ({"min_chunks": 4}, "target infeasible", {"saving": 0, "dual_bound": 0.0}),
         (
             {"audit_tolerance": 0.01, **LOOSE},
             "audit",
             {"audit_tolerance": 0.01, "audit_positions": 6, "audit_width": 0},
         ),
-        ({"streak": 3, **LOOSE}, "streak", {}),
+        ({"streak": 2, "streak_change": 0.0, "monitor": "1-3:0", **LOOSE}, "streak", {"streak_asked": 2}),
     ],
     ids=str,
 )
@@ -105,10 +104,12 @@ def test_a_target_that_was_not_met_and_is_not_proven_impossible(engine: Engine) 
     [
         (chunked(1, ()), {}, "no chunks: nothing before the query may be left out as a whole"),
         (replace(chunked(1), query=(0, 0)), {}, "no query: the prompt does not say which positions ask"),
-        (chunked(1), {"shortest": 49}, "the prompt has 48 tokens; below 49 choosing costs more than it saves"),
+        (chunked(1), {"shortest": 49}, "the prompt has 48 tokens, fewer than shortest asks for (49)"),
+        (chunked(1), {"min_chunks": 4}, "4 chunks must stay (min_chunks), and 4 may leave: nothing could"),
+        (chunked(1), {"min_chunks": 9}, "9 chunks must stay (min_chunks), and 4 may leave: nothing could"),
         (chunked(1), {"keep": "100%", "keep_at_most": "100%"}, "the budget covers every token"),
     ],
-    ids=["no chunks", "no query", "short", "all kept"],
+    ids=["no chunks", "no query", "short", "as many as must stay", "fewer", "all kept"],
 )
 def test_what_it_declines_is_run_as_without_pruning(
     engine: Engine, prompt: Prompt, changes: dict[str, Any], why: str

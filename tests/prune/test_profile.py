@@ -188,8 +188,9 @@ def test_another_models_profile_is_refused(tmp_path: Path) -> None:
         with pytest.raises(BadInput) as caught:
             LazyLLM({1: 5}, profile=given_as).fitted(facts("cd" * 16))
         assert str(caught.value) == (
-            "profile is 'made-up (weights abababab)'; it must be made for the model that runs, other-model (weights "
-            "cdcdcdcd). Calibrate that one with fewer calibrate, or take profile none."
+            "profile is 'made-up'; it must be made for the model that runs, other-model; the two differ in weights "
+            "(abababab in the file, cdcdcdcd in the model). Calibrate that one with fewer calibrate, or take profile "
+            "none."
         )
 
 

@@ -178,3 +178,14 @@ def test_bytes_are_named_only_where_some_were_freed(facts):
 )
 def test_methods_in_a_line(prune, says):
     assert describe_pruning(prune) == says
+
+
+def test_an_audits_bound_and_a_gap_have_names_and_units(facts):
+    plain = facts(kept=lambda number, tokens, layer: tokens if layer < 3 else tokens // 2)
+    plain["plans"][0] |= {"bound": 0.05628, "dual_gap": 123.6}
+    shown = " ".join(show(Receipt.model_validate(plain)).split())
+    assert "; audit bound 0.05628; dual gap 124 tokens" in shown
+    plain["plans"][0] |= {"bound": None, "dual_gap": None}
+    shown = " ".join(show(Receipt.model_validate(plain)).split())
+    assert "audit bound" not in shown
+    assert "dual gap" not in shown

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fewer import BadInput, EntroPrefill, ModelFacts
 from fewer.prune import settings_of
@@ -60,9 +63,30 @@ def test_an_arm_that_cannot_be_is_named(settings: dict[str, Any], message: str) 
 
 def test_an_arm_is_held_against_the_models_depth() -> None:
     arms = expand_arms([FULL, {"name": "deep", "prune": "entroprefill", "monitor": "30:all"}])
-    check_arms(arms, 31)
+    check_arms(arms, replace(FACTS, num_layers=31, windows=(None,) * 31))
     with pytest.raises(BadInput, match="The arm 'deep' does not fit the model: monitor is '30'; it must be layers"):
-        check_arms(arms, 30)
+        check_arms(arms, FACTS)
+
+
+@pytest.mark.parametrize("prune", [{"prune": "entroprefill"}, {"prune": "lazyllm", "keep": "3:50%"}], ids=str)
+def test_profiles_of_arms_are_read_before_anything_is_frozen(tmp_path: Path, prune: dict[str, Any]) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    for name, reason in (("gone.json", "No such file"), ("broken.json", "it must be a JSON file"), ("", "directory")):
+        arms = expand_arms([FULL, {"name": "it", **prune, "profile": str(tmp_path / name)}])
+        with pytest.raises(BadInput, match=f"The arm 'it' does not fit the model: profile is .*{reason}"):
+            check_arms(arms, FACTS)
+
+
+def test_a_streak_out_of_reach_is_refused_before_anything_is_frozen() -> None:
+    arms = expand_arms([FULL, {"name": "it", "prune": "entroprefill", "monitor": "8, 9", "streak": 2}])
+    with pytest.raises(BadInput, match=r"The arm 'it' does not fit the model: streak is 2; it must be at most 1"):
+        check_arms(arms, FACTS)
+
+
+def test_a_monitor_that_yaml_took_for_a_time_says_so() -> None:
+    (read,) = yaml.safe_load("[{name: it, prune: entroprefill, monitor: 9:8.7}]")
+    with pytest.raises(BadInput, match=r"The arm 'it' cannot be: .* In YAML put it in quotes: 9:8\.7 without them"):
+        expand_arms([FULL, read])
 
 
 def test_the_harness_takes_its_settings() -> None:

@@ -213,5 +213,5 @@ def test_its_report_has_the_decisions(run: Path, tmp_path: Path) -> None:
     write_report([run], tmp_path / "report", ("md", "csv"))
     page = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert "What was decided, and why not" in page
-    assert "declined: the prompt has N tokens; below N choosing costs more than it saves" in page
+    assert "declined: the prompt has N tokens, fewer than shortest asks for (N)" in page
     assert "text of entro" in page

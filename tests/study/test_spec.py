@@ -11,6 +11,7 @@ import pytest
 import yaml
 from studying import ARMS
 
+from fewer import ModelFacts
 from fewer.errors import BadInput
 from fewer.study.arms import check_arms, expand_arms
 from fewer.study.spec import Claim, Outcome, Study, load_study
@@ -195,10 +196,14 @@ def test_whole_numbers_stand_for_reals_and_the_largest_seed_is_taken() -> None:
     assert (study.seeds[0], study.sampling.temperature, study.claims[0].at_least) == (2**63 - 1, 1.0, 0.0)
 
 
+def facts(num_layers: int) -> ModelFacts:
+    return ModelFacts("made up", "0" * 32, num_layers, 4, 2, (None,) * num_layers)
+
+
 def test_an_arm_is_held_against_the_depth_of_the_model() -> None:
     arms = expand_arms([{"name": "full"}, {"prune": ["static", "random"], "keep": 0.5, "layer": 3}])
-    check_arms(arms, 4)
+    check_arms(arms, facts(4))
     with pytest.raises(BadInput, match=r"static keep=0.5 layer=3.*from 1 to 2"):
-        check_arms(arms, 3)
+        check_arms(arms, facts(3))
     with pytest.raises(BadInput, match=r"arm 'x' .*layer is 0"):
-        check_arms(expand_arms([{"name": "full"}, {"name": "x", "prune": "static", "keep": 1, "layer": 0}]), 4)
+        check_arms(expand_arms([{"name": "full"}, {"name": "x", "prune": "static", "keep": 1, "layer": 0}]), facts(4))

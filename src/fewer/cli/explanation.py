@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from fewer.cli.losses import show_diagnosis
-from fewer.cli.reasons import describe_layer
+from fewer.cli.reasons import describe_layer, excludes_least
 from fewer.cli.terms import list_facts, make_table, show_text, with_note, write_number, write_share
 from fewer.receipt.units import format_bytes, format_count, format_seconds
 
@@ -53,14 +53,16 @@ def _describe_prompt(found: Explanation) -> list[tuple[str, str]]:
     settings = found.settings
     facts = [("prompt", f"{format_count(found.num_tokens, 'token')}, {format_count(found.num_chunks, 'chunk')}")]
     if found.declined is not None:
-        return [*facts, ("not asked", found.declined), *_describe_transfer(found.transfer)]
+        facts += [("not asked", found.declined), ("outcome", "nothing leaves; no layer is asked")]
+        return facts + _describe_transfer(found.transfer)
     begin, end = found.query
     facts += [
         ("may leave", f"{format_count(len(found.candidates), 'chunk')} of {found.candidate_tokens:,} tokens"),
         ("asked", f"{found.least:,} tokens at least; the scan stops at {found.target:,}"),
         ("query", f"positions {begin} to {end - 1}; {len(found.observers)} of them propose"),
         ("settings", f"preset {settings['preset']}, order {settings['order']}, {settings['mass']} mass, tolerance "
-         f"{settings['tolerance']}, audit {settings['audit']} at {settings['audit_tolerance']}"),
+         f"{settings['tolerance']}, min_chunks {settings['min_chunks']}, audit {settings['audit']} at "
+         f"{settings['audit_tolerance']}"),
     ]  # fmt: skip
     if found.acted is None:
         facts.append(("outcome", "nothing leaves; every layer refused, see below"))
@@ -100,7 +102,8 @@ def _list_layers(found: Explanation) -> RenderableType:
 
 def _show_layer(found: Explanation, shown: LayerShown, encoding: str, width: int) -> Iterator[RenderableType]:
     yield Text()
-    yield Text(f"Layer {shown.layer}: {shown.outcome}", style="bold")
+    proven = " (proven impossible by the exact optimum)" if excludes_least(found, shown) else ""
+    yield Text(f"Layer {shown.layer}: {shown.outcome}{proven}", style="bold")
     yield Text()
     yield _list_attention(shown, encoding, width)
     if shown.bounds is not None:

@@ -12,18 +12,26 @@ if TYPE_CHECKING:
     from fewer.prune.entroprefill.explain import Explanation, LayerShown
     from fewer.prune.entroprefill.sensitivity import Sensitivity
 
-__all__ = ["describe_layer"]
+__all__ = ["describe_layer", "excludes_least"]
 
 
 def describe_layer(found: Explanation, shown: LayerShown) -> list[tuple[str, str]]:
     """A label and a sentence each."""
     facts = _describe_mass(shown, str(found.settings["rows"]))
     if shown.bounds is not None:
-        facts += _describe_bounds(shown.bounds)
+        facts += _describe_bounds(shown.bounds, found.least if excludes_least(found, shown) else None)
     facts += _describe_audit(shown.audit)
     if shown.sensitivity is not None:
         facts += _describe_sensitivity(shown.sensitivity, shown.audit)
     return facts
+
+
+def excludes_least(found: Explanation, shown: LayerShown) -> bool:
+    """Whether the exact optimum proves that too little can leave, where the dual bound does not."""
+    bounds, least = shown.bounds, found.least
+    if bounds is None or bounds.exact is None or least is None:
+        return False
+    return bounds.exact < least <= bounds.dual
 
 
 def _describe_mass(shown: LayerShown, rows: str) -> list[tuple[str, str]]:
@@ -37,7 +45,7 @@ def _describe_mass(shown: LayerShown, rows: str) -> list[tuple[str, str]]:
     return facts
 
 
-def _describe_bounds(found: Bounds) -> list[tuple[str, str]]:
+def _describe_bounds(found: Bounds, excluded: int | None) -> list[tuple[str, str]]:
     saved = f"D = {found.saving:,} tokens"
     saved += (
         f"; without the target the scan would save {found.unstopped:,}"
@@ -45,6 +53,8 @@ def _describe_bounds(found: Bounds) -> list[tuple[str, str]]:
         else "; the scan ran to its end before the target"
     )
     best = "not looked for, or not proven in time" if found.exact is None else f"{found.exact:,} tokens, proven"
+    if excluded is not None:
+        best += f"; the {excluded:,} that have to leave are proven impossible by the exact optimum, not by the bound"
     dual = f"U = {found.dual:,.1f} tokens, gap U - D = {found.gap:,.1f} (D stops at the target, U does not)"
     prices = f"{found.source}: {format_count(found.num_priced_rows, 'row')} with a price, "
     prices += f"{write_number(found.count_price)} tokens a chunk"

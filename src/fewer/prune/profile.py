@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fewer.errors import BadInput, bad
 from fewer.prune.schedule import as_preset, find_layer, parse_schedule
-from fewer.prune.shipped import find_shipped, read_model_file
+from fewer.prune.shipped import check_model, find_shipped, read_model_file
 from fewer.types import Look, Looked, ModelFacts, Prompt
 
 __all__ = ["Profile", "Score", "load_profile", "shipped_profile"]
@@ -173,14 +173,8 @@ class Profile(BaseModel):
 
     def check_model(self, facts: ModelFacts) -> None:
         """Raise BadInput for another model than its own."""
-        if (facts.fingerprint, facts.num_layers, facts.num_heads) != (
-            self.fingerprint,
-            self.num_layers,
-            self.num_heads,
-        ):
-            legal = f"made for the model that runs, {facts.name} (weights {facts.fingerprint[:8]})"
-            way_out = "Calibrate that one with fewer calibrate, or take profile none."
-            raise bad("profile", f"{self.model} (weights {self.fingerprint[:8]})", legal, way_out)
+        way_out = "Calibrate that one with fewer calibrate, or take profile none."
+        check_model(self.model, self.fingerprint, self.num_layers, self.num_heads, facts, way_out)
 
     def spread(self, score: Tensor) -> Tensor:
         """The mean over the window of positions from `after` before a token to `before` behind it: [T]."""

@@ -11,8 +11,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fewer.errors import BadInput, bad
+from fewer.types import ModelFacts
 
-__all__ = ["find_shipped", "read_model_file"]
+__all__ = ["check_model", "find_shipped", "read_model_file"]
 
 
 Kind = TypeVar("Kind", bound=BaseModel)
@@ -38,6 +39,19 @@ def find_shipped(kind: type[Kind], folder: str, fingerprint: str, way_out: str) 
             if found.fingerprint == fingerprint:  # type: ignore[attr-defined]
                 return found
     return None
+
+
+def check_model(model: str, fingerprint: str, num_layers: int, num_heads: int, facts: ModelFacts, way_out: str) -> None:
+    """Raise BadInput, with what differs, where a file made for the first model is to be used for that of `facts`."""
+    pairs = (
+        ("weights", fingerprint[:8], facts.fingerprint[:8], fingerprint == facts.fingerprint),
+        ("layers", num_layers, facts.num_layers, num_layers == facts.num_layers),
+        ("heads", num_heads, facts.num_heads, num_heads == facts.num_heads),
+    )
+    differ = [f"{name} ({own} in the file, {its} in the model)" for name, own, its, same in pairs if not same]
+    if differ:
+        legal = f"made for the model that runs, {facts.name}; the two differ in {' and '.join(differ)}"
+        raise bad("profile", model, legal, way_out)
 
 
 def _parse(kind: type[Kind], text: str, source: str, name: str, way_out: str) -> Kind:

@@ -87,8 +87,8 @@ def describe_plan(plan: PlanRecord) -> str:
     """One decision of the pruning."""
     words = f"after layer {plan.layer}: {plan.num_kept:,} went deeper, {plan.num_dropped:,} did not"
     words += f"; {format_bytes(plan.released_bytes)} freed" if plan.released_bytes else ""
-    words += f"; bound {plan.bound:.4g}" if plan.bound is not None else ""
-    words += f"; dual gap {plan.dual_gap:.4g}" if plan.dual_gap is not None else ""
+    words += f"; audit bound {plan.bound:.4g}" if plan.bound is not None else ""
+    words += f"; dual gap {format_count(round(plan.dual_gap), 'token')}" if plan.dual_gap is not None else ""
     return words + (f" ({plan.reason})" if plan.reason else "")
 
 

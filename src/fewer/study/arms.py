@@ -15,7 +15,7 @@ from typing import Any
 
 from fewer.errors import BadInput, bad
 from fewer.prune import PLANNERS, make_planner
-from fewer.types import Planner
+from fewer.types import ModelFacts, Planner
 
 __all__ = ["CONDITIONS", "Arm", "check_arms", "check_name", "expand_arms"]
 
@@ -103,12 +103,12 @@ def expand_arms(written: Sequence[Mapping[str, Any]]) -> tuple[Arm, ...]:
     return tuple(arms)
 
 
-def check_arms(arms: Iterable[Arm], num_layers: int) -> None:
-    """Raise BadInput, naming the arm, where one acts at a layer that a model of this depth does not have."""
+def check_arms(arms: Iterable[Arm], facts: ModelFacts) -> None:
+    """Raise BadInput, naming the arm, where one does not fit the model, or has a profile that cannot be read."""
     for arm in arms:
         try:
             if planner := arm.planner:
-                planner.layers(num_layers)
+                (planner.fitted(facts) if hasattr(planner, "fitted") else planner).layers(facts.num_layers)
         except BadInput as error:
             raise BadInput(f"The arm {arm.name!r} does not fit the model: {error}") from None
 

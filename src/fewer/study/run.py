@@ -59,7 +59,7 @@ def open_study(file: Path, note: Callable[[str], None] | None = None) -> tuple[S
     study = load_study(file)
     choice = study.model
     engine = Engine.load(choice.path, choice.device, choice.dtype, weights=choice.weights, progress=note)
-    check_arms(study.expanded, engine.adapter.num_layers)
+    check_arms(study.expanded, engine.adapter.facts)
     return study, engine, prepare(study, engine.tokenizer, file.parent)
 
 

@@ -54,10 +54,24 @@ def test_the_receipt_names_the_file_by_its_content(tmp_path: Path) -> None:
     assert other.describe()["profile"] != title
 
 
-@pytest.mark.parametrize("changes", [{"fingerprint": "1" * 32}, {"num_layers": 7}, {"num_heads": 8}], ids=str)
-def test_another_models_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=r"profile is 'made up .*'; it must be made for the model that runs, made up"):
+@pytest.mark.parametrize(
+    ("changes", "differ"),
+    [
+        ({"fingerprint": "1" * 32}, "weights (11111111 in the file, 00000000 in the model)"),
+        ({"num_layers": 7}, "layers (7 in the file, 6 in the model)"),
+        ({"num_heads": 8}, "heads (8 in the file, 4 in the model)"),
+        (
+            {"num_heads": 8, "num_layers": 7},
+            "layers (7 in the file, 6 in the model) and heads (8 in the file, 4 in the model)",
+        ),
+    ],
+    ids=str,
+)
+def test_another_models_is_refused(tmp_path: Path, changes: dict[str, Any], differ: str) -> None:
+    with pytest.raises(BadInput) as caught:
         EntroPrefill(profile=write(tmp_path, **changes)).fitted(FACTS)
+    says = f"profile is 'made up'; it must be made for the model that runs, made up; the two differ in {differ}. "
+    assert str(caught.value).startswith(says)
 
 
 def test_one_that_was_fitted_is_not_another_models(tmp_path: Path) -> None:
@@ -82,6 +96,12 @@ def test_one_that_was_fitted_is_not_another_models(tmp_path: Path) -> None:
         (json.dumps(content(settings={"tau": -1})), "tau is -1; it must be a number above 0"),
         (json.dumps(content(settings={"keep_at_most": 0})), "keep_at_most is 0; it must be a whole number"),
         (json.dumps(content(settings={"monitor": "x"})), "monitor is 'x'"),
+        (
+            json.dumps(content(settings={"order": "row", "smoothing": 0.1})),
+            r"smoothing is 0\.1; it must be left out where order is row",
+        ),
+        (json.dumps(content(settings={"audit": "exact", "delta": 0.1})), "it must be left out where audit is exact"),
+        (json.dumps(content(settings={"keep": "60%", "keep_at_most": "50%"})), "keep_at_most is '50%'"),
         (json.dumps(content(settings={"order": "best"})), "order is 'best'; it must be one of entropy, mass, row"),
         (json.dumps(content(settings={"tau": float("nan")})), "NaN|finite|tau is nan"),
         (json.dumps({key: value for key, value in content().items() if key != "settings"}), "settings: Field required"),

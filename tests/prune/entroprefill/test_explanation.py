@@ -207,7 +207,7 @@ def test_with_tolerances_of_zero_there_is_an_explanation():
     [
         ({"tolerance": 0.001}, {"does not fit"}),
         ({"tolerance": 0.9}, {"removed", "target met before"}),
-        ({"tolerance": 0.9, "keep": 1, "min_chunks": 4}, {"removed", "enough have left"}),
+        ({"tolerance": 0.9, "keep": 1, "min_chunks": 4}, {"removed", "min_chunks must stay"}),
         ({"document_min": 1.0}, {"no proposal"}),
     ],
 )

@@ -40,6 +40,8 @@ def facts(num_layers: int = 10, heads: int = 4, windows: dict[int, int] | None =
         ("5:4.2+1", {5: (1, 40_002)}),  # head 2 of layer 4, beside its own
         ("5:5.2+1", {5: (1, 2)}),
         ({5: ["4.2", 1], 8: "3.0"}, {5: (1, 40_002), 8: (30_000,)}),
+        (" 8 : 3 + 1 , 5: all", {5: (0, 1, 2, 3), 8: (1, 3)}),
+        ({8: "3 + 1"}, {8: (1, 3)}),
         ("5:2.3+1", {5: (1, 20003)}),  # head 3 of layer 2 as well
         ("5:5.3+1", {5: (1, 3)}),
         ({5: ["2.3", 1]}, {5: (1, 20003)}),
@@ -66,7 +68,25 @@ def test_what_is_written_is_read_again(monitor: Any) -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        *("", ",", "8:", ":7", "x", "8:x", "8:1+", "8-", "-8", "8-9-10", "8:7:6", "8 : 7", "0", "1.0", "1.5", "nan"),
+        *(
+            "",
+            ",",
+            "8:",
+            ":7",
+            "x",
+            "8:x",
+            "8:1+",
+            "8-",
+            "-8",
+            "8-9-10",
+            "8:7:6",
+            "8 : 7 :",
+            "8 : 1 + ",
+            "0",
+            "1.0",
+            "1.5",
+            "nan",
+        ),
         *(
             {},
             [],
@@ -100,7 +120,11 @@ def test_what_cannot_be_read(written: Any) -> None:
         ("10:all", r"monitor is '10'; it must be layers from 1 to 9 \(the model has 10; pruning needs one behind it\)"),
         ("8-10:all", "monitor is '8-10'; it must be layers from 1 to 9"),
         ("11:all", "monitor is '11'"),
-        ("8-7:all", "monitor is '8-7'"),
+        ("8-7:all", "a span of monitor is '8-7'; it must be from A to B with A before B. "),
+        (
+            "0.8-0.5:all",
+            r"a span of monitor is '0\.8-0\.5'; it must be from A to B with A before B \(here it is 8 to 5\)",
+        ),
         ("8:4", "a head of monitor is 4; it must be from 0 to 3"),
         ("8:0+17", "a head of monitor is 17; it must be from 0 to 3"),
         ("8:7.4", "a head of monitor is 4; it must be from 0 to 3"),
@@ -110,6 +134,25 @@ def test_what_cannot_be_read(written: Any) -> None:
 def test_what_the_model_does_not_have(written: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         fit_monitor(parse_monitor(written), facts())
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (548.7, "In YAML put it in quotes: 9:8.7 without them is read as 548.7."),
+        (967, "In YAML put it in quotes: 16:7 without them is read as 967."),
+        ([967], "In YAML put it in quotes: 16:7 without them is read as 967."),
+    ],
+    ids=str,
+)
+def test_what_yaml_made_of_a_layer_and_a_head(value: Any, hint: str) -> None:
+    with pytest.raises(BadInput, match="monitor is ") as caught:
+        fit_monitor(parse_monitor(value), facts())
+    assert str(caught.value).endswith(hint)
+    for other in (1.5, 11, "11:all"):
+        with pytest.raises(BadInput) as caught:
+            fit_monitor(parse_monitor(other), facts())
+        assert "YAML" not in str(caught.value)
 
 
 @pytest.mark.parametrize("num_layers", range(2, 40))

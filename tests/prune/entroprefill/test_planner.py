@@ -46,7 +46,7 @@ def test_an_accepted_layer_is_a_plan() -> None:
     assert plan.reason == "2 of 4 chunks removed"
     decision = plan.decision
     assert (decision.layer, decision.outcome) == (LAYER, "accepted")
-    words = "20 of 40 tokens may leave, asked for 5 to 18; none could be more than 22; audit 15.0% against 30.0%"
+    words = "20 of 40 tokens left out, asked for 5 to 18; none could be more than 22; audit 15.0% against 30.0%"
     assert decision.says == words
     assert decision.numbers["saving"] == 20
 
@@ -64,9 +64,10 @@ def test_an_accepted_layer_is_a_plan() -> None:
         ),
         (
             SHARES,
-            {"streak": 1, "tolerance": 0.5, "keep": "65%"},
+            {"streak": 1, "tolerance": 0.5, "keep": "65%", "monitor": "2-3:all"},
             "streak",
-            "20 of 40 tokens may leave, asked for 5 to 18; none could be more than 28",
+            "20 of 40 tokens may leave, asked for 5 to 18; none could be more than 28; "
+            "the choice has been the same for 0 of 1 transition",
         ),
         (
             SHARES,
@@ -127,18 +128,13 @@ def test_it_is_not_asked_again_once_tokens_have_left() -> None:
     assert planner.after(replace(seen, pos=torch.arange(30))) is None
 
 
-def test_a_streak_looks_at_the_layers_before() -> None:
-    planner = planner_of(monitor="1-4:all", streak=2, tolerance=0.5, audit_tolerance=0.5, keep="65%")
-    one, other = spread(PROMPT, *SHARES), spread(PROMPT, 0.3, 0.05, 0.2, 0.1)
-
-    def outcomes(*rows: torch.Tensor) -> list[str]:
-        seen = dict(enumerate(rows, 1))
-        answers = [planner.after(observe(PROMPT, planner, seen, layer)) for layer in seen]
-        return [(answer.decision if isinstance(answer, Plan) else answer).outcome for answer in answers]
-
-    assert outcomes(one, one, one, one) == ["streak", "streak", "accepted", "accepted"]
-    assert outcomes(one, other, one, one) == ["streak"] * 4
-    assert outcomes(other, one, one, one) == ["streak", "streak", "streak", "accepted"]
+def test_its_repr_is_what_is_set() -> None:
+    assert repr(EntroPrefill()) == "EntroPrefill()"
+    given = EntroPrefill(keep="40%", monitor="9:8.7+0", profile=None, tau=2)
+    assert repr(given) == "EntroPrefill(keep='40%', profile=None, monitor='9:0+8.7', tau=2.0)"
+    fitted = repr(planner_of(monitor="2:1"))
+    assert "monitor='2:1'" in fitted
+    assert fitted.endswith(") fitted to made up")
 
 
 def test_looks_are_at_the_querys_rows_of_every_monitored_layer() -> None:
@@ -153,8 +149,11 @@ def test_looks_are_at_the_querys_rows_of_every_monitored_layer() -> None:
 @pytest.mark.parametrize(
     ("changes", "prompt", "why"),
     [
-        ({"shortest": 52}, PROMPT, "the prompt has 51 tokens; below 52 choosing costs more than it saves"),
+        ({"shortest": 52}, PROMPT, "the prompt has 51 tokens, fewer than shortest asks for (52)"),
         ({"shortest": 51}, PROMPT, None),
+        ({"shortest": 10**9}, PROMPT, "the prompt has 51 tokens, fewer than shortest asks for (1000000000)"),
+        ({"min_chunks": 3}, PROMPT, None),
+        ({"min_chunks": 4}, PROMPT, "4 chunks must stay (min_chunks), and 4 may leave: nothing could"),
         ({}, prompt_of(), "no chunks: nothing before the query may be left out as a whole"),
         ({}, replace(PROMPT, query=(50, 50)), "no query: the prompt does not say which positions ask"),
         ({"keep": "100%", "keep_at_most": "100%"}, PROMPT, "the budget covers every token"),

@@ -6,10 +6,12 @@ import math
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fewer import BadInput, EntroPrefill, Keep
 from fewer.prune.entroprefill import PARAMETERS, Settings
+from fewer.prune.entroprefill.protocol import hoeffding_width
 from fewer.prune.entroprefill.settings import GENERAL, PAPER, check_setting
 
 NUMBERS = [name for name, parameter in PARAMETERS.items() if parameter.kind in (int, float) and not parameter.choices]
@@ -57,6 +59,36 @@ def test_whole_numbers_are_numbers() -> None:
         check_setting("observers", 2.0)
 
 
+@pytest.mark.parametrize("delta", [1e-320, 5e-324, 9e-13, 0.0])
+def test_a_delta_that_divides_into_infinity_is_refused(delta: float) -> None:
+    with pytest.raises(BadInput, match=r"^delta is .*; it must be a number of at least 1e-12 and at most 0\.999999"):
+        EntroPrefill(audit="hoeffding", delta=delta)
+    assert math.isfinite(hoeffding_width(10**6, check_setting("delta", 1e-12), 1))
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    for given in (np.int64(5), np.uint8(5), np.int32(5)):
+        for name, expected in (("observers", 5), ("tau", 5.0), ("keep", Keep(tokens=5))):
+            found = check_setting(name, given)
+            assert (found, type(found)) == (expected, type(expected))
+        assert EntroPrefill(shortest=given, monitor=given) == EntroPrefill(shortest=5, monitor=5)
+    for given in (np.float32(0.5), np.float64(0.5), np.float16(0.5)):
+        assert (check_setting("tolerance", given), type(check_setting("tolerance", given))) == (0.5, float)
+        assert check_setting("keep", given) == Keep(fraction=0.5)
+    for given in (np.float64(5), np.bool_(True)):
+        with pytest.raises(BadInput, match=r"^observers is "):
+            check_setting("observers", given)
+    for given in (np.float32("nan"), np.float32("inf"), np.bool_(True), np.array([1.0])):
+        with pytest.raises(BadInput, match=r"^tau is "):
+            check_setting("tau", given)
+
+
+@pytest.mark.parametrize("profile", ["", "  ", 3])
+def test_a_profile_without_a_name(profile: Any) -> None:
+    with pytest.raises(BadInput, match=r"^profile is .*; it must be auto, None, a file or a Calibrated"):
+        EntroPrefill(profile=profile)
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices(name: str) -> None:
     for choice in PARAMETERS[name].choices:
@@ -81,6 +113,7 @@ def test_every_parameter_says_what_it_is() -> None:
         assert parameter.says
         assert parameter.legal
         assert hasattr(EntroPrefill(), name)
+    assert PARAMETERS["delta"].legal == "a number from 1e-12 to 0.999999"
     assert PARAMETERS["tau"].legal == "a number above 0 to 1e+06"
     assert PARAMETERS["observers"].legal == "a whole number from 1 on"
     assert PARAMETERS["order"].legal == "one of entropy, mass, row"

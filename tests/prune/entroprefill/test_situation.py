@@ -115,6 +115,21 @@ def test_why_a_prompt_is_not_asked_about() -> None:
     assert why_not(Prompt.from_ids(range(9))) is None
 
 
+@pytest.mark.parametrize(
+    ("least", "why"),
+    [
+        (0, None),
+        (2, None),
+        (3, "3 chunks must stay (min_chunks), and 3 may leave: nothing could"),
+        (8, "8 chunks must stay (min_chunks), and 3 may leave: nothing could"),
+    ],
+)
+def test_a_prompt_of_no_more_chunks_than_must_stay(least: int, why: str | None) -> None:
+    assert why_not(PROMPT, least) == why
+    assert why_not(prompt_of(9), 1) == "1 chunk must stay (min_chunks), and 1 may leave: nothing could"
+    assert why_not(prompt_of(), least) == "no chunks: nothing before the query may be left out as a whole"
+
+
 def test_a_query_shorter_than_the_observers() -> None:
     prompt = prompt_of(5, 5, query=1)
     situation = Situation.of(settings_of(observers=8), {LAYER: (0,)}, prompt)

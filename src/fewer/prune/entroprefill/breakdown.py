@@ -18,7 +18,7 @@ from fewer.prune.entroprefill.situation import Situation
 
 __all__ = ["AuditShown", "Bounds", "ChunkLine", "list_chunks", "show_audit", "weigh_bounds"]
 
-Fate = Literal["removed", "does not fit", "target met before", "enough have left", "no proposal"]
+Fate = Literal["removed", "does not fit", "target met before", "min_chunks must stay", "no proposal"]
 
 _MOST_EXACT = 64  # chunks for which the exact optimum is looked for
 _EXACT_S = 2.0
@@ -178,7 +178,7 @@ def _fates(proposal: Proposal, count: int) -> tuple[list[int | None], list[Fate]
     if removal.reached:
         behind = "target met before"
     elif int(removal.removed.sum()) == screen.most_removed:
-        behind = "enough have left"
+        behind = "min_chunks must stay"
     fates: list[Fate] = [
         "removed" if gone else "does not fit" if place < last else behind
         for gone, place in zip(removal.removed.tolist(), places.tolist(), strict=True)

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from fewer.errors import bad
-from fewer.prune.entroprefill.settings import PARAMETERS, check_setting
-from fewer.prune.shipped import find_shipped, read_model_file
+from fewer.prune.entroprefill.settings import PARAMETERS, check_setting, check_together
+from fewer.prune.shipped import check_model, find_shipped, read_model_file
 from fewer.types import ModelFacts
 
 __all__ = ["Calibrated", "load_calibrated", "shipped_calibrated"]
@@ -38,10 +38,11 @@ class Calibrated(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Calibrated:
-        for name, value in self.settings.items():
+        for name in self.settings:
             if name not in PARAMETERS:
                 raise bad("a setting", name, f"one of {', '.join(PARAMETERS)}", _WAY_OUT)
-            check_setting(name, value)
+        checked = {name: check_setting(name, value) for name, value in self.settings.items()}
+        check_together(checked, checked)
         return self
 
     def __hash__(self) -> int:
@@ -55,11 +56,8 @@ class Calibrated(BaseModel):
 
     def check_model(self, facts: ModelFacts) -> None:
         """Raise BadInput for another model than its own."""
-        mine = (self.fingerprint, self.num_layers, self.num_heads)
-        if (facts.fingerprint, facts.num_layers, facts.num_heads) != mine:
-            legal = f"made for the model that runs, {facts.name} (weights {facts.fingerprint[:8]})"
-            way_out = "Calibrate that one with fewer calibrate --method entroprefill, or use preset general."
-            raise bad("profile", f"{self.model} (weights {self.fingerprint[:8]})", legal, way_out)
+        way_out = "Calibrate that one with fewer calibrate --method entroprefill, or use preset general."
+        check_model(self.model, self.fingerprint, self.num_layers, self.num_heads, facts, way_out)
 
 
 def load_calibrated(path: str | Path) -> Calibrated:

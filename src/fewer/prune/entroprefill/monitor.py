@@ -7,6 +7,7 @@ since the audit's guarantee counts them. A head of an earlier layer is the numbe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ def parse_monitor(value: Any) -> Monitor:
     elif isinstance(value, Mapping):
         pairs = list(value.items())
     elif isinstance(value, str):
-        pairs = [_split(part, value) for part in value.replace(",", " ").split()]
+        pairs = [_split(part, value) for part in re.sub(r"\s*([:+])\s*", r"\1", value).replace(",", " ").split()]
     elif isinstance(value, (int, float)):
         pairs = [(value, None)]
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
@@ -50,9 +51,15 @@ def fit_monitor(monitor: Monitor, facts: ModelFacts) -> dict[int, tuple[int, ...
     size, found = facts.num_layers, dict[int, set[int]]()
     for first, last, heads in monitor:
         low, high = _layer(first, size), _layer(last, size)
+        if 1 <= high < low < size:
+            legal = "from A to B with A before B" + (
+                f" (here it is {low} to {high})" if type(first) is float or type(last) is float else ""
+            )
+            raise bad("a span of monitor", f"{first:g}-{last:g}", legal, _WAY_OUT)
         if not 1 <= low <= high < size:
             legal = f"layers from 1 to {size - 1} (the model has {size}; pruning needs one behind it)"
-            raise bad("monitor", f"{first:g}-{last:g}" if first != last else f"{first:g}", legal, _WAY_OUT)
+            shown = f"{first:g}-{last:g}" if first != last else f"{first:g}"
+            raise bad("monitor", shown, legal, _WAY_OUT + (_hint(first) if first == last and heads is None else ""))
         for head in heads or ():
             _check_head(head, low, facts)
         layers = [layer for layer in range(low, high + 1) if facts.windows[layer - 1] is None or low == high]
@@ -131,8 +138,17 @@ def _place(value: Any, whole: object) -> Place:
     except (ValueError, TypeError):
         raise bad("monitor", whole, "layers from 1, or fractions of the depth below 1", _WAY_OUT) from None
     if not (number >= 1 if isinstance(number, int) else 0 < number < 1):
-        raise bad("a layer of monitor", value, "a whole number from 1, or a fraction between 0 and 1", _WAY_OUT)
+        legal = "a whole number from 1, or a fraction between 0 and 1"
+        raise bad("a layer of monitor", value, legal, _WAY_OUT + _hint(number))
     return number
+
+
+def _hint(value: Any) -> str:
+    """What a number may have been: YAML reads 9:8.7 without quotes as 9 minutes and 8.7 seconds, 548.7."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 60 <= value < 60 * _SPAN:
+        return ""
+    layer, head = divmod(value, 60)
+    return f" In YAML put it in quotes: {layer:.0f}:{head:g} without them is read as {value:g}."
 
 
 def _layer(place: Place, num_layers: int) -> int:

@@ -16,14 +16,22 @@ from fewer.prune.entroprefill.calibrated import Calibrated, load_calibrated, shi
 from fewer.prune.entroprefill.dual import load_solver
 from fewer.prune.entroprefill.monitor import Monitor, fit_monitor, foreign, split_head, write_monitor
 from fewer.prune.entroprefill.procedure import Verdict, decide, propose
-from fewer.prune.entroprefill.settings import GENERAL, PAPER, PARAMETERS, Settings, check_setting, check_together
+from fewer.prune.entroprefill.settings import (
+    GENERAL,
+    PAPER,
+    PARAMETERS,
+    Settings,
+    check_setting,
+    check_together,
+    plain_number,
+)
 from fewer.prune.entroprefill.situation import Situation, why_not
 from fewer.types import Decision, Keep, Look, Looked, ModelFacts, Observation, Plan, Prompt
 
 __all__ = ["EntroPrefill"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EntroPrefill:
     """Remove whole chunks at the earliest monitored layer that passes constraints and audit; else leave nothing out.
 
@@ -77,10 +85,12 @@ class EntroPrefill:
     def __post_init__(self) -> None:
         if self.preset not in ("default", "paper", "general"):
             raise bad("preset", self.preset, "default, paper or general", "Leave it out for default.")
-        if self.profile is not None and not isinstance(self.profile, (str, Path, Calibrated)):
+        named = self.profile is None or isinstance(self.profile, (str, Path, Calibrated))
+        if not named or (isinstance(self.profile, str) and not self.profile.strip()):
             raise bad("profile", self.profile, "auto, None, a file or a Calibrated", "Leave it out for auto.")
         if self.preset != "default" and self.profile not in ("auto", None):
             raise bad("profile", str(self.profile), f"left out with preset {self.preset}", "It is for the default.")
+        object.__setattr__(self, "shortest", plain_number(self.shortest))
         if type(self.shortest) is not int or self.shortest < 0:
             raise bad("shortest", self.shortest, "a whole number of at least 0", "Use 0 for prompts of any length.")
         for name in PARAMETERS:
@@ -88,6 +98,21 @@ class EntroPrefill:
                 object.__setattr__(self, name, check_setting(name, value))
         if self.facts is None:
             check_together(self._given, self._given)
+
+    def __repr__(self) -> str:
+        """What is set, with `monitor` and budgets as they are written."""
+        shown: dict[str, Any] = {
+            field.name: value
+            for field in fields(self)
+            if field.name != "facts" and (value := getattr(self, field.name)) != field.default
+        }
+        if self.monitor is not None:
+            shown["monitor"] = write_monitor(self.monitor)
+        if isinstance(self.profile, Calibrated):
+            shown["profile"] = self.profile.title
+        shown = {name: str(value) if isinstance(value, (Keep, Path)) else value for name, value in shown.items()}
+        words = f"EntroPrefill({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        return words if self.facts is None else f"{words} fitted to {self.facts.name}"
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -116,6 +141,9 @@ class EntroPrefill:
             given["keep_at_most"] = given["keep"]
         values |= given
         heads = fit_monitor(check_setting("monitor", values["monitor"]), facts)
+        if values["streak"] >= len(heads):
+            legal = f"at most {len(heads) - 1}, since monitor has {len(heads)} layer{'s' * (len(heads) != 1)}"
+            raise bad("streak", values["streak"], legal, "Monitor more layers, or lower it; else nothing ever leaves.")
         values["monitor"] = tuple((layer, layer, chosen) for layer, chosen in heads.items())
         return replace(self, **values, profile=found, facts=facts)
 
@@ -143,8 +171,8 @@ class EntroPrefill:
     def declines(self, prompt: Prompt) -> str | None:
         """Why nothing is asked about this prompt, if so."""
         if len(prompt) < self.shortest:
-            return f"the prompt has {len(prompt)} tokens; below {self.shortest} choosing costs more than it saves"
-        if (why := why_not(prompt)) is None and isinstance(self.keep, Keep):
+            return f"the prompt has {len(prompt)} tokens, fewer than shortest asks for ({self.shortest})"
+        if (why := why_not(prompt, self.min_chunks or 0)) is None and isinstance(self.keep, Keep):
             why = "the budget covers every token" if self.keep.count(len(prompt)) == len(prompt) else None
         return why
 

@@ -6,7 +6,7 @@ layers, which may look at what is removed here (Proposition 6.1), and rows of ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 from time import perf_counter
@@ -26,8 +26,9 @@ from fewer.prune.entroprefill.monitor import foreign, split_head
 from fewer.prune.entroprefill.pooling import Pooled, pool
 from fewer.prune.entroprefill.priority import Priorities, order_chunks, prioritise
 from fewer.prune.entroprefill.screening import Removal, Screen, scan
+from fewer.prune.entroprefill.settings import Settings
 from fewer.prune.entroprefill.situation import Situation
-from fewer.prune.entroprefill.stability import streak
+from fewer.prune.entroprefill.stability import change, streak
 
 __all__ = ["OUTCOMES", "Outcome", "Proposal", "Verdict", "decide", "propose"]
 
@@ -87,9 +88,12 @@ class Verdict:
         if "saving" not in numbers:
             return f"{numbers['eligible_heads']:.0f} heads look beyond the sinks"
         least, target = numbers["least"], numbers["target"]
-        words = f"{numbers['saving']:.0f} of {numbers['candidate_tokens']:.0f} tokens may leave, asked for {least:.0f}"
+        words = f"{numbers['saving']:.0f} of {numbers['candidate_tokens']:.0f} tokens "
+        words += f"{'left out' if self.outcome == 'accepted' else 'may leave'}, asked for {least:.0f}"
         words += f" to {target:.0f}" if target > least else ""
         words += f"; none could be more than {floor(numbers['dual_bound'])}"
+        if self.outcome == "streak":
+            words += f"; {_describe_streak(numbers)}"
         if "audit_bound" in numbers:
             words += f"; audit {numbers['audit_bound']:.1%} against {numbers['audit_tolerance']:.1%}"
         return words
@@ -147,25 +151,44 @@ def decide(
     seen = situation.pick_observers(rows) if split is None else split[0].values
     proposal = propose(situation, layer, seen, num_groups)
     bound = None if proposal.screen is None else best_bound(proposal.screen, settings.lp_seconds)
+    steady = _measure_streak(settings, earlier, proposal)
     outcome, audited = proposal.outcome if finite else "attention not finite", None
     if outcome is None:
         assert proposal.removal is not None
         assert bound is not None
         if proposal.removal.saving < situation.least:
             outcome = "target infeasible" if bound.excludes(situation.least) else "target not met"
-        elif settings.streak and _steady(situation, earlier, proposal) < settings.streak:
+        elif steady and steady["streak"] < settings.streak:
             outcome = "streak"
         else:
             if split is not None:
                 candidate = split[0].propose(proposal.removal.removed, situation.protocol.settings_digest)
                 audited = audit(draw, candidate, split[1])
             outcome = "accepted" if audited is None or audited.passed else "audit"
-    numbers = _numbers(situation, proposal, bound, audited) | {"seconds": perf_counter() - begin}
+    numbers = _numbers(situation, proposal, bound, audited) | steady | {"seconds": perf_counter() - begin}
     return Verdict(layer, outcome, proposal, bound, audited, numbers)
 
 
-def _steady(situation: Situation, earlier: Sequence[Proposal], now: Proposal) -> int:
-    return streak([each.kept for each in (*earlier, now)], situation.settings.streak_change)
+def _measure_streak(settings: Settings, earlier: Sequence[Proposal], now: Proposal) -> dict[str, float]:
+    """For the receipt, where a streak is asked for and the layer proposes: `streak` reached and `streak_asked`, in
+    transitions, what counts as having stayed, and the last transition's `change` (19) if the layer before proposed too.
+    """
+    if not settings.streak or now.kept is None:
+        return {}
+    found: dict[str, float] = {
+        "streak": streak([each.kept for each in (*earlier, now)], settings.streak_change),
+        "streak_asked": settings.streak,
+        "streak_change": settings.streak_change,
+    }
+    before = earlier[-1].kept if earlier else None
+    return found if before is None else found | {"change": change(before, now.kept)}
+
+
+def _describe_streak(numbers: Mapping[str, float]) -> str:
+    asked, allowed = numbers["streak_asked"], numbers["streak_change"]
+    words = "the choice has been the same" + (f" within {allowed:.1%}" if allowed else "")
+    words += f" for {numbers['streak']:.0f} of {asked:.0f} transition{'s' * (asked != 1)}"
+    return words + (f"; the last changed {numbers['change']:.1%} of it" if "change" in numbers else "")
 
 
 def _numbers(

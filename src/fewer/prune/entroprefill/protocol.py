@@ -26,12 +26,23 @@ import numpy as np
 from fewer.errors import BadInput, bad
 from fewer.types.number import check_number
 
-__all__ = ["AuditDraw", "AuditRefused", "Mode", "Protocol", "Stage", "draw", "draws_for", "hoeffding_width"]
+__all__ = [
+    "LEAST_DELTA",
+    "AuditDraw",
+    "AuditRefused",
+    "Mode",
+    "Protocol",
+    "Stage",
+    "draw",
+    "draws_for",
+    "hoeffding_width",
+]
 
 Mode = Literal["exact", "hoeffding"]
 Stage = Literal["untouched", "split", "proposed", "opened"]
 
 _NEXT: dict[Stage, Stage] = {"untouched": "split", "split": "proposed", "proposed": "opened"}
+LEAST_DELTA = 1e-12  # smaller ones divide into infinity, and are no probability that anything here can keep
 _MOST_DRAWS = 1_000_000
 _OURS = object()
 
@@ -74,7 +85,7 @@ class Protocol:
         if self.mode not in ("exact", "hoeffding"):
             raise bad("mode", self.mode, "'exact' or 'hoeffding'", "Use 'exact' where the query is short.")
         check_number("num_draws", self.num_draws, int, 1, _MOST_DRAWS, "It is how many positions the audit draws.")
-        check_number("delta", self.delta, float, 0.0, 1.0, "It is how often the bound may fail.", open_low=True)
+        check_number("delta", self.delta, float, LEAST_DELTA, 1.0, "It is how often the bound may fail.")
         check_number("tolerance", self.tolerance, float, 0.0, 1.0, "It is what a head may lose on average.")
         for name, value in (("delta", self.delta), ("tolerance", self.tolerance)):
             if value == 1:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Literal
+
+import numpy as np
 
 from fewer.errors import BadInput, bad
 from fewer.prune.entroprefill.monitor import Monitor, parse_monitor
+from fewer.prune.entroprefill.protocol import LEAST_DELTA
 from fewer.types import Keep
 from fewer.types.number import check_number
 
-__all__ = ["GENERAL", "PAPER", "PARAMETERS", "Parameter", "Settings", "check_setting", "check_together"]
+__all__ = ["GENERAL", "PAPER", "PARAMETERS", "Parameter", "Settings", "check_setting", "check_together", "plain_number"]
 
 Order = Literal["entropy", "mass", "row"]
 Audit = Literal["auto", "exact", "hoeffding", "off"]
@@ -109,7 +113,7 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "audit_draws": Parameter("m_a", "positions", "how many rows hoeffding draws", kind=int, low=1, high=1e6),
     "exact_limit": Parameter("-", "positions", "auto is exact for queries up to this length", kind=int, low=1),
-    "delta": Parameter("delta", "probability", "that hoeffding's bound fails", open_low=True, high=0.999999),
+    "delta": Parameter("delta", "probability", "that hoeffding's bound fails", low=LEAST_DELTA, high=0.999999),
     "streak": Parameter("v", "transitions", "how often in a row the choice must have stayed; 0 is off", kind=int),
     "streak_change": Parameter("theta", "share of the retained chunks", "what counts as having stayed", high=1.0),
     "lp_seconds": Parameter(
@@ -155,9 +159,16 @@ class Settings:
             object.__setattr__(self, name, check_setting(name, getattr(self, name)))
 
 
+def plain_number(value: Any) -> Any:
+    """A whole number or float of NumPy as Python's own; anything else as it is."""
+    if isinstance(value, np.integer):
+        return index(value)
+    return float(value) if isinstance(value, np.floating) else value
+
+
 def check_setting(name: str, value: Any) -> Any:
-    """The value in its own type. Raises BadInput."""
-    parameter = PARAMETERS[name]
+    """The value in its own type, NumPy's numbers as Python's. Raises BadInput."""
+    parameter, value = PARAMETERS[name], plain_number(value)
     if parameter.choices:
         if value not in parameter.choices:
             raise bad(name, value, parameter.legal, "Leave it out for the preset's.")

@@ -99,10 +99,14 @@ class Situation:
         return mask.to(device)
 
 
-def why_not(prompt: Prompt) -> str | None:
-    """Why the procedure cannot start on this prompt, if so."""
+def why_not(prompt: Prompt, min_chunks: int = 0) -> str | None:
+    """Why the procedure cannot start on this prompt, if so. min_chunks: so many of the candidates have to stay."""
     if prompt.query[0] == prompt.query[1]:
         return "no query: the prompt does not say which positions ask"
-    if not Candidates.of(prompt).num_tokens:
+    candidates = Candidates.of(prompt)
+    if not candidates.num_tokens:
         return "no chunks: nothing before the query may be left out as a whole"
+    if len(candidates) <= min_chunks:
+        must = f"{min_chunks} chunk{'s' * (min_chunks != 1)} must stay (min_chunks)"
+        return f"{must}, and {len(candidates)} may leave: nothing could"
     return None
