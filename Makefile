@@ -52,6 +52,9 @@ study: $(STAMP)
 	$(BIN)/fewer study lazyllm --out $(RUNS)/lazyllm --report docs/studies/lazyllm
 	$(BIN)/fewer study run docs/studies/lazyllm/tasks.yaml --out $(RUNS)/lazyllm/tasks
 	$(BIN)/fewer report $(RUNS)/lazyllm/tasks --out docs/studies/lazyllm/tasks
+	$(BIN)/fewer study entroprefill --out $(RUNS)/entroprefill --report docs/studies/entroprefill
+	$(BIN)/fewer study run docs/studies/entroprefill/documents.yaml --out $(RUNS)/entroprefill/real
+	$(BIN)/fewer report $(RUNS)/entroprefill/real --out docs/studies/entroprefill/real
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
