@@ -11,6 +11,7 @@ from fewer.cli import options
 from fewer.cli.ask import read_documents
 from fewer.cli.program import Debug
 from fewer.cli.settings import read_settings
+from fewer.cli.streams import output_kept_clean
 from fewer.cli.terminal import Terminal, print_result
 from fewer.errors import BadInput, bad
 
@@ -133,7 +134,7 @@ def explain(
         engine = Engine.load(model, device, dtype, weights=weights, allow_pickle=allow_pickle, progress=terminal.note)
     layout: dict[str, Any] = {"system": system, "split": split, "truncate": truncate}
     request = engine.request(question, documents, prune=planner, max_tokens=length if reference else 1, **layout)
-    with terminal.busy("Reading the prompt"):
+    with terminal.busy("Reading the prompt"), output_kept_clean():
         explanation = engine.explain(request, layer, bandwidth=bandwidth)
     diagnosis = None
     if reference:
