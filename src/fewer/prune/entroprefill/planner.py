@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -147,14 +148,14 @@ class EntroPrefill:
         values["monitor"] = tuple((layer, layer, chosen) for layer, chosen in heads.items())
         return replace(self, **values, profile=found, facts=facts)
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """All of them, with values. Raises BadInput before `fitted`."""
         if self.facts is None:
             raise bad("facts", None, "those of a model", "Use planner.fitted(engine.adapter.facts); the engine does.")
         return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
 
-    @property
+    @cached_property
     def heads(self) -> dict[int, tuple[int, ...]]:
         """The monitored heads by layer."""
         assert self.facts is not None

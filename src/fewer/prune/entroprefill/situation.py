@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from fewer.types import Prompt
 __all__ = ["Situation", "why_not"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Situation:
     """One prompt under these settings. `seed` mixes the settings' own with the prompt's ids."""
 
@@ -64,7 +65,7 @@ class Situation:
         )
         return cls(settings, prompt, candidates, observers, target, least, protocol, seed)
 
-    @property
+    @cached_property
     def positions(self) -> tuple[int, ...]:
         """Whose attention is wanted: the observers', and what the audit reads. Ascending."""
         return self.observers if self.settings.audit == "off" else self.draw().rows
