@@ -15,14 +15,15 @@ import pytest
 import fewer
 
 SOURCE = Path(fewer.__file__).parent
-GROUND = {"types", "errors", "kv", "aux_cache"}
+GROUND = {"types", "errors", "kv", "aux_cache", "query_log"}
 MIDDLE = {"model", "prune", "evict", "certify", "systems", "prompt"}  # siblings; they never import each other
 BELOW_THE_TOP = GROUND | MIDDLE | {"receipt", "engine", "session"}
 MAY_IMPORT = {
     "errors": set(),
     "types": {"errors"},
     "aux_cache": {"types"},
-    "kv": {"errors", "aux_cache"},
+    "query_log": {"types"},
+    "kv": {"errors", "aux_cache", "query_log"},
     **dict.fromkeys(MIDDLE, GROUND),
     "receipt": {"types", "errors"},
     "engine": GROUND | MIDDLE | {"receipt", "fewer.__version__"},
@@ -36,6 +37,7 @@ LIBRARIES = {  # besides Python's own; the others may use what pyproject.toml na
     "types": {"torch", "numpy"},
     "errors": set(),
     "aux_cache": {"torch", "numpy"},
+    "query_log": {"torch", "numpy"},
     "kv": {"torch", "numpy"},
     "prune": {"torch", "numpy", "scipy", "pydantic"},
     "evict": {"torch", "numpy", "scipy"},
@@ -150,7 +152,7 @@ def test_every_public_name_exists(name: str) -> None:
 
 
 def test_the_public_names_are_complete() -> None:
-    parts = ["engine", "errors", "prune", "receipt", "types"]
+    parts = ["engine", "errors", "evict", "prune", "receipt", "types"]
     homes = {name: getattr(import_module(f"fewer.{part}"), name) for part in parts for name in _classes(part)}
     for name, value in homes.items():
         assert getattr(fewer, name) is value

@@ -1,7 +1,8 @@
 """What a sequence remembers: one `LayerKV` per layer inside a `State`.
 
 Two rules hold everywhere. A key carries the absolute position of its token and is never renumbered. A key may carry
-a log-weight that is added to its logit: 0 is plug-in, `-log(pi)` is Hájek, `-inf` is padding.
+a log-weight that is added to its logit: 0 is plug-in, `-log(pi)` is Hájek, `-inf` is padding. Beside it lies how likely
+the row was to be still there, where that is known.
 
 Bytes are those of the storages really held. Not covered: paging, sharing of storages between sequences.
 """
@@ -11,13 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fewer.aux_cache import AuxCache
+from fewer.query_log import QueryLog
 
 __all__ = ["LayerKV", "State"]
 
-_GROW = 256  # rows added when a buffer is full
+_GROW = 256  # rows added when a buffer is full and rows come one by one
 
 
 class LayerKV:
@@ -25,16 +28,20 @@ class LayerKV:
 
     `pos` and `log_w` have a leading axis of 1 where every head keeps the same rows, of kv_heads after a selection per
     head. `log_w` is None as long as every weight is 0. `contiguous` says that row j holds position j, for every head.
+    `pi` is None as long as nobody drew by chance, and 1 for rows that came after the last draw.
     """
 
-    __slots__ = ("_blocks", "buffer", "contiguous", "headroom", "log_w", "num_rows")
+    __slots__ = ("_blocks", "_column", "_gathered", "_log_w", "_pi", "buffer", "contiguous", "headroom", "num_rows")
 
     def __init__(self, headroom: int = 0) -> None:
         self.buffer: Tensor | None = None  # [2, kv_heads, capacity, d]
         self.num_rows = 0
         self.headroom = headroom
-        self.log_w: Tensor | None = None  # [1 | kv_heads, n]
         self.contiguous = True
+        self._log_w: Tensor | None = None  # [1 | kv_heads, s], of the first s rows; later ones weigh 0
+        self._pi: Tensor | None = None  # [kv_heads, s] float32; later rows are certain
+        self._gathered: Tensor | None = None  # [kv_heads, s] float32; later rows have gathered nothing
+        self._column: Tensor | None = None
         self._blocks: list[Tensor] = []  # positions, [1 | kv_heads, m] each, joined when asked for
 
     @property
@@ -59,6 +66,46 @@ class LayerKV:
             self._blocks = [torch.cat([block.expand(heads, -1) for block in self._blocks], dim=1)]
         return self._blocks[0]
 
+    @property
+    def log_w(self) -> Tensor | None:  # [1 | kv_heads, n]
+        """The log-weight of every key, or None where all are 0."""
+        return _fill(self._log_w, self.num_rows, 0.0)
+
+    @property
+    def pi(self) -> Tensor | None:  # [kv_heads, n] float32
+        """How likely each row was to be still there, or None where that is not known or all are certain."""
+        return _fill(self._pi, self.num_rows, 1.0)
+
+    @property
+    def gathered(self) -> Tensor | None:  # [kv_heads, n] float32
+        """What a score keeps from one selection to the next."""
+        return _fill(self._gathered, self.num_rows, 0.0)
+
+    def gather(self, score: Tensor) -> None:
+        """Keep this of every row for the next selection: [kv_heads, n]."""
+        self._gathered = score
+
+    @property
+    def sampled(self) -> bool:
+        """Whether rows left by chance, with known probabilities."""
+        return self._pi is not None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether some key has a log-weight."""
+        return self._log_w is not None
+
+    def log_w_column(self, dtype: torch.dtype, group: int) -> Tensor | None:
+        """The log-weights of the first rows, laid out as logits of one query are: [1 | kv_heads, s, group]."""
+        if self._log_w is not None and (self._column is None or self._column.dtype != dtype):
+            self._column = self._log_w.to(dtype)[:, :, None].expand(-1, -1, group).contiguous()
+        return self._column
+
+    @property
+    def num_padding(self) -> int:
+        """Rows that hold nothing, over all heads: heads that kept fewer rows than another are filled up with them."""
+        return 0 if self._log_w is None else int(torch.isneginf(self._log_w).sum())
+
     def append(self, kv: Tensor, pos: Tensor, first: int | None) -> None:
         """Add rows at the end. kv: [2, kv_heads, r, d]; pos: [r]; `first`: their first position if consecutive."""
         rows = kv.shape[2]
@@ -71,14 +118,12 @@ class LayerKV:
         self.num_rows = stop  # before the rest, so that an interrupt in between is cut back with the rows
         self.contiguous = contiguous
         self._blocks.append(pos[None])
-        if self.log_w is not None:
-            self.log_w = torch.cat([self.log_w, self.log_w.new_zeros(self.log_w.shape[0], rows)], dim=1)
 
-    def select(self, index: Tensor, log_w: Tensor | None = None) -> None:
+    def select(self, index: Tensor, log_w: Tensor | None = None, pi: Tensor | None = None) -> None:
         """Keep the rows of `index` ([m] for every head alike, or [kv_heads, m]), ascending; the rest is freed.
 
-        The headroom stays. `log_w` (the shape of `index`) is added to what the kept rows already carry. Keeping every
-        row without a weight does nothing.
+        The headroom stays. `log_w` (the shape of `index`) is added to what the kept rows already carry, `pi`
+        ([kv_heads, m]) is multiplied with it. Keeping every row without a weight does nothing.
         """
         assert self.buffer is not None
         index = index.to(self.buffer.device)
@@ -89,25 +134,29 @@ class LayerKV:
         gather = per_head.expand(heads, -1)[None, :, :, None].expand(2, -1, -1, dim)
         kept = self.buffer.new_empty(2, heads, size + self.headroom, dim)
         torch.gather(self.buffer[:, :, : self.num_rows], 2, gather, out=kept[:, :, :size])
-        pos = self.pos
-        rows = max(per_head.shape[0], pos.shape[0])
-        pos = pos.to(index.device).expand(rows, -1).gather(1, per_head.expand(rows, -1))
-        weights = self.log_w
-        if weights is not None:
-            rows = max(per_head.shape[0], weights.shape[0])
-            weights = weights.expand(rows, -1).gather(1, per_head.expand(rows, -1))
+        pos = _take(self.pos.to(index.device), per_head)
+        assert pos is not None
+        weights = _take(self.log_w, per_head)
         if log_w is not None:
             added = log_w.to(kept.device) if log_w.dim() == 2 else log_w.to(kept.device)[None]
             weights = added if weights is None else weights + added
+        known = _take(self.pi, per_head)
+        if pi is not None:
+            known = pi.to(kept.device) if known is None else known * pi.to(kept.device)
+        self._gathered = _take(self.gathered, per_head)
         self.contiguous = self.contiguous and size == self.num_rows
-        self.buffer, self.num_rows, self._blocks, self.log_w = kept, size, [pos], weights
+        self.buffer, self.num_rows, self._blocks = kept, size, [pos]
+        self._log_w, self._column, self._pi = weights, None, known
 
     def truncate(self, num_rows: int) -> None:
         """Forget the rows appended after the first `num_rows`."""
         if num_rows == self.num_rows:
             return
         self._blocks = [self.pos[:, :num_rows].clone()] if num_rows else []
-        self.log_w = self.log_w[:, :num_rows] if self.log_w is not None else None
+        self._log_w, self._pi, self._gathered = (
+            None if mark is None else mark[:, :num_rows] for mark in (self._log_w, self._pi, self._gathered)
+        )
+        self._column = None
         self.num_rows = num_rows
         self.contiguous = self.contiguous or num_rows == 0
 
@@ -119,7 +168,7 @@ class LayerKV:
             _, heads, _, dim = self.buffer.shape
             copy.buffer = self.buffer.new_empty(2, heads, self.num_rows + self.headroom, dim)
             copy.buffer[:, :, : self.num_rows].copy_(self.buffer[:, :, : self.num_rows])
-        copy.log_w = None if self.log_w is None else self.log_w.clone()
+        copy._log_w, copy._pi, copy._gathered = self._log_w, self._pi, self._gathered  # replaced, never written to
         copy._blocks = [self.pos.clone()] if self.num_rows else []
         return copy
 
@@ -130,11 +179,25 @@ class LayerKV:
 
     def reserve(self, rows: int, like: Tensor) -> None:
         """Make room for `rows` rows and the headroom; copies what is there. like: [2, kv_heads, any, d]."""
-        extra = self.headroom if self.buffer is None else max(self.headroom, _GROW)
+        one_by_one = self.buffer is not None and rows == self.num_rows + 1
+        extra = max(self.headroom, _GROW) if one_by_one else self.headroom
         grown = like.new_empty(2, like.shape[1], rows + extra, like.shape[3])
         if self.buffer is not None:
             grown[:, :, : self.num_rows].copy_(self.buffer[:, :, : self.num_rows])
         self.buffer = grown
+
+
+def _fill(marks: Tensor | None, num_rows: int, value: float) -> Tensor | None:
+    """Marks of the first rows, with `value` for the rows that came later: [1 | kv_heads, num_rows]."""
+    return None if marks is None else F.pad(marks, (0, num_rows - marks.shape[1]), value=value)
+
+
+def _take(marks: Tensor | None, index: Tensor) -> Tensor | None:
+    """The marks of the rows that stay. marks: [1 | kv_heads, n]; index: [1 | kv_heads, m]."""
+    if marks is None:
+        return None
+    rows = max(index.shape[0], marks.shape[0])
+    return marks.expand(rows, -1).gather(1, index.expand(rows, -1))
 
 
 @dataclass(slots=True)
@@ -144,6 +207,7 @@ class State:
     layers: list[LayerKV]
     num_seen: int = 0
     aux: AuxCache | None = None  # where tokens that were left out can be brought back
+    queries: QueryLog | None = None  # what a score will look with
 
     @classmethod
     def new(cls, num_layers: int, headroom: int = 0) -> State:
@@ -153,12 +217,13 @@ class State:
     def fork(self) -> State:
         """An independent copy."""
         aux = None if self.aux is None else self.aux.fork()
-        return State([layer.fork() for layer in self.layers], self.num_seen, aux)
+        queries = None if self.queries is None else self.queries.fork()
+        return State([layer.fork() for layer in self.layers], self.num_seen, aux, queries)
 
     def clear(self) -> None:
         """Give the memory back; nothing can be run on it any more."""
         self.layers.clear()
-        self.aux = None
+        self.aux = self.queries = None
 
     @property
     def nbytes(self) -> int:

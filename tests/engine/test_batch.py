@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tinytext import TURN_ID, random_ids, request
 
 from fewer import Answer, EndsPrune, Engine, RandomPrune, Request, StaticPrune
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
+from fewer.engine.sequence import Sequence
 from fewer.kv import State
 from fewer.model.forward import forward
 from fewer.model.segment import Segment

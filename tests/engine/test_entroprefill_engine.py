@@ -21,8 +21,9 @@ from fewer import (
     NonFiniteError,
     StaticPrune,
 )
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
 from fewer.engine.engine import Stream
+from fewer.engine.sequence import Sequence
 from fewer.types import Observation
 from tolerances import FP32
 

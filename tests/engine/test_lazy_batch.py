@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tinytext import NUM_LAYERS, make_engine, random_ids, request
 
 from fewer import Answer, EndsPrune, Engine, LazyLLM, NonFiniteError, Prompt, Request, Sampling, StaticPrune
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
 from fewer.engine.engine import Stream
+from fewer.engine.sequence import Sequence
 from fewer.types import Observation, Plan
 from tolerances import FP32
 

@@ -10,7 +10,8 @@ import torch
 from tinytext import NUM_LAYERS, random_ids, request
 
 from fewer import Answer, Chunk, Engine, LazyLLM, Prompt, Receipt, Request, Sampling
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
+from fewer.engine.sequence import Sequence
 from fewer.model.segment import Segment
 
 PAPER = {"revive_limit": None, "revive_floor": 0}

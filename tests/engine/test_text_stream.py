@@ -9,7 +9,8 @@ from tinytext import END_ID, TOKENIZER, TURN_ID, VOCAB, byte_letter, random_ids,
 from transformers import PreTrainedTokenizerBase
 
 from fewer import Engine
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
+from fewer.engine.sequence import Sequence
 from fewer.engine.text import TextStream
 
 SPACES = space_tokenizer()

@@ -26,6 +26,63 @@ def with_revival(plain: dict[str, Any], counts: Sequence[int], aux: str = "keep"
     return plain
 
 
+def with_eviction(
+    plain: dict[str, Any], heads: Sequence[int] = (30, 24, 30), sampled: bool = True, turns: int = 1
+) -> dict[str, Any]:
+    """The same receipt with every layer's heads cut down to so many rows after the prompt, and again and again."""
+    size, num_seen = plain["model"]["num_layers"], plain["prompt"]["num_tokens"]
+    before, after, records = (num_seen,) * len(heads), tuple(heads), []
+    for turn in range(turns):
+        total = size * sum(after)
+        drawn = [0, 0, 6, 0, 0, 0, 0, 0, 0, 12] if sampled else None
+        records.append(
+            {
+                "num_seen": num_seen + turn,
+                "rows_before": [before] * size,
+                "rows_after": [after] * size,
+                "padding_per_layer": [sum(max(after) - kept for kept in after)] * size,
+                "bytes_before": 512 * size * sum(before),
+                "bytes_after": 512 * size * len(after) * max(after),
+                "evict_s": 0.0125,
+                "num_certain": total - (sum(drawn) if drawn else 0),
+                "rows_by_pi": drawn,
+            }
+        )
+        before, after = after, tuple(kept - 1 for kept in after)
+    name = "systematic:question" if sampled else "question"
+    plain["settings"]["evict"] = {
+        "name": name,
+        "design": "systematic" if sampled else "topk",
+        "estimator": "hajek" if sampled else "plug-in",
+        "budget.keep": "25%",
+        "budget.layers": "uniform",
+        "budget.heads": "adaptive",
+        "moment": "prompt",
+        "every": None,
+    }
+    plain["eviction"] = {"name": name, "compressions": records, "most_bytes": records[0]["bytes_before"]}
+    plain["seconds"]["evict_s"] = 0.0125 * turns
+    plain["memory"]["kv_padding_bytes_per_layer"] = [512 * records[-1]["padding_per_layer"][0]] * size
+    return plain
+
+
+def with_certificate(plain: dict[str, Any], steps: Sequence[float], kind: str = "estimate") -> dict[str, Any]:
+    """The same receipt with these radii at its decode steps, the last layer's twice the others'."""
+    size = plain["model"]["num_layers"]
+    plain["certificate"] = {
+        "kind": kind,
+        "delta": 0.1,
+        "radius": max(steps[:6]),
+        "mean": sum(steps) / len(steps),
+        "largest": max(steps),
+        "per_layer": [max(steps[:6])] * (size - 1) + [2 * max(steps[:6])],
+        "steps": list(steps),
+        "assumptions": ["the draws are honest"],
+        "says": "relative error of attention outputs at level 0.1",
+    }
+    return plain
+
+
 def make_facts(
     chunks: Sequence[tuple[str, int]] = (("Alpha", 40), ("Beta", 60)),
     num_layers: int = 6,
@@ -69,7 +126,7 @@ def make_facts(
         if rows[index + 1] < rows[index]
     ]
     return {
-        "schema_version": "3",
+        "schema_version": "4",
         "model": {
             "name": "SmolLM2-135M-Instruct",
             "family": "llama",
@@ -119,12 +176,14 @@ def make_facts(
             {"layer": 1, "outcome": "target not met", "says": "12 of 40 tokens", "numbers": {"saving": 12.0}}
         ],
         "revival": None,
+        "eviction": None,
         "bypass": [],
         "seconds": {
             "load_s": 1.25,
             "layout_s": 0.004,
             "queue_s": 0.0,
             "prefill_s": 0.482,
+            "evict_s": 0.0,
             "first_token_s": 0.5,
             "per_output_token_s": {"mean": 0.019, "median": 0.018, "max": 0.041} if decode_steps else None,
             "total_s": 1.42,
@@ -132,6 +191,7 @@ def make_facts(
         "memory": {
             "kv_bytes_per_layer": [count + 768 * 8 for count in kv],
             "kv_used_bytes_per_layer": kv,
+            "kv_padding_bytes_per_layer": [0] * num_layers,
             "kv_bytes_full_estimate": [768 * (num_tokens + decode_steps)] * num_layers,
             "kv_total_bytes": sum(kv) + 768 * 8 * num_layers,
             "weights_bytes": 269_030_016,
@@ -162,3 +222,13 @@ def make() -> Make:
 @pytest.fixture
 def bring_back() -> Callable[..., dict[str, Any]]:
     return with_revival
+
+
+@pytest.fixture
+def evict() -> Callable[..., dict[str, Any]]:
+    return with_eviction
+
+
+@pytest.fixture
+def certify() -> Callable[..., dict[str, Any]]:
+    return with_certificate

@@ -49,8 +49,8 @@ def test_every_field_is_described_and_required():
 
 def test_numbers_carry_their_unit():
     units = re.compile(r"num_|_s$|_len$|bytes|_per_layer$|token_layers|tokens|_steps$|_dim$|_size$|batch_mates")
-    without = {"seed", "start", "stop", "layer", "bound", "dual_gap", "alpha", "radius", "mean", "median", "max"}
-    without |= {"mean_logprob", "first_token_margin", "min_margin"}
+    without = {"seed", "start", "stop", "layer", "bound", "dual_gap", "delta", "radius", "mean", "median", "max"}
+    without |= {"mean_logprob", "first_token_margin", "min_margin", "largest"}
     schema = Receipt.model_json_schema()
     for part in schema["$defs"].values():
         for field, rule in part.get("properties", {}).items():
@@ -89,10 +89,10 @@ def test_a_receipt_is_frozen(make):
         make().bypass = ("late",)
 
 
-@pytest.mark.parametrize("version", ["0", "1", "2", 3, None])
+@pytest.mark.parametrize("version", ["0", "1", "2", "3", 4, None])
 def test_another_version_is_named(facts, version):
     plain = facts() | {"schema_version": version}
-    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '3'")) as caught:
+    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '4'")) as caught:
         Receipt.model_validate_json(json.dumps(plain))
     assert caught.value.error_count() == 1
     assert "version of fewer that wrote it" in str(caught.value)
@@ -141,10 +141,14 @@ BAD = [
         [{"layer": 7, "outcome": "audit", "says": "", "numbers": {}}],
         "the layer of a plan or decision is 7; it must be 0 to 6",
     ),
-    ("certificate.alpha", 0.05, "kind is 'none'"),
+    ("memory.kv_padding_bytes_per_layer.0", 10**6, "kv_padding_bytes_per_layer is 1000000; it must be at most 99072"),
+    ("memory.kv_padding_bytes_per_layer", [], "length of kv_padding_bytes_per_layer is 0"),
+    ("settings.evict", {"name": "snapkv"}, "eviction is None; it must be a record where settings.evict asks for one"),
+    ("certificate.delta", 0.05, "kind is 'none'"),
+    ("certificate.steps", [0.1], "kind is 'none'"),
     ("certificate.assumptions", ["a"], "kind is 'none'"),
     ("certificate.says", "all is well", "says is 'all is well'; it must be 'nothing is claimed"),
-    ("certificate.kind", "proof", "'none', 'bound', 'variance' or 'eprocess'"),
+    ("certificate.kind", "proof", "'none', 'bound', 'estimate' or 'calibrated'"),
     ("run.dtype", "float16", "'float32' or 'bfloat16'"),
     ("run.seed", -1, "greater than or equal to 0"),
     ("run.seed", True, "valid integer"),
@@ -174,31 +178,35 @@ def test_computed_less_than_the_prefill_is_refused(facts):
         Receipt.model_validate(plain)
 
 
+CLAIM = {"mean": None, "largest": None, "per_layer": None, "steps": (), "assumptions": (), "says": "x"}
+STEPS = {"mean": 0.2, "largest": 0.3, "steps": (0.1, 0.3), "per_layer": (0.2, 0.4)}
+
+
 @pytest.mark.parametrize(
-    ("kind", "alpha", "radius", "message"),
+    ("kind", "delta", "radius", "more", "message"),
     [
-        ("bound", None, None, "radius is None"),
-        ("bound", 0.1, 1.0, "alpha is 0.1; it must be null for kind bound"),
-        ("variance", None, 1.0, "alpha is None"),
-        ("eprocess", 1.0, 1.0, "less than 1"),
-        ("eprocess", 0.1, -1.0, "greater than or equal to 0"),
+        ("bound", None, None, {}, "radius is None"),
+        ("bound", 0.1, 1.0, {}, "kind is 'bound'; it must be estimate or calibrated where there is a level"),
+        ("bound", None, 1.0, {"steps": (1.0,)}, "kind is 'bound'"),
+        ("estimate", None, 0.3, STEPS, "delta is None"),
+        ("estimate", 1.0, 0.3, STEPS, "less than 1"),
+        ("estimate", 0.1, -1.0, STEPS, "greater than or equal to 0"),
+        ("estimate", 0.1, 0.3, {}, r"steps is \(\); it must be numbers"),
+        ("calibrated", 0.1, 0.3, STEPS | {"per_layer": None}, "per_layer is None; it must be numbers"),
+        ("estimate", 0.1, 0.2, STEPS, r"radius is 0.2; it must be 0.3, from the steps"),
+        ("calibrated", 0.1, 0.3, STEPS | {"mean": 0.25}, r"mean is 0.25; it must be 0.2, from the steps"),
+        ("estimate", 0.1, 0.3, STEPS | {"largest": None}, r"largest is None; it must be 0.3"),
+        ("eprocess", 0.1, 0.3, STEPS, "'none', 'bound', 'estimate' or 'calibrated'"),
     ],
 )
-def test_half_a_claim_is_refused(kind, alpha, radius, message):
+def test_half_a_claim_is_refused(kind, delta, radius, more, message):
     with pytest.raises(ValidationError, match=message):
-        CertificateRecord(kind=kind, alpha=alpha, radius=radius, per_layer=None, assumptions=(), says="x")
+        CertificateRecord(kind=kind, delta=delta, radius=radius, **CLAIM | more)
 
 
 def test_a_certificate_has_one_number_a_layer(facts):
     plain = facts()
-    plain["certificate"] = {
-        "kind": "bound",
-        "alpha": None,
-        "radius": 1.0,
-        "per_layer": [1.0],
-        "assumptions": [],
-        "says": "x",
-    }
+    plain["certificate"] |= {"kind": "bound", "radius": 1.0, "per_layer": [1.0], "says": "x"}
     with pytest.raises(ValidationError, match="per_layer of the certificate is 1; it must be 6"):
         Receipt.model_validate(plain)
 

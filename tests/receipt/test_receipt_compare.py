@@ -139,3 +139,48 @@ def test_what_came_back_is_there_where_either_has_it(facts, bring_back):
     assert [beside[name] for name in names] == [(None, 4, None), (None, 0, None), (None, 2048, None)]
     assert not {each.name for each in full.compare(full).quantities} & set(names)
     assert max(map(len, show(left.compare(full)).splitlines())) <= 60
+
+
+def test_evictions_and_certificates_side_by_side(facts, evict, certify):
+    plain = certify(evict(facts()), [0.2, 0.05, 0.1])
+    plain["seconds"]["evict_s"] = 0.0125
+    tighter = certify(evict(facts(), (15, 15, 15)), [0.4, 0.3, 0.2])
+    left, right, full = (Receipt.model_validate(each) for each in (plain, tighter, facts()))
+    found = {each.name: (each.this, each.other, each.ratio) for each in left.compare(right).quantities}
+    assert found["KV after the last eviction, bytes"] == (276480, 138240, 2.0)
+    assert found["KV at its largest, bytes"] == (1105920, 1105920, 1.0)
+    assert found["KV padding, bytes"] == (18432, 0, None)
+    assert found["evicting, s"] == (0.0125, 0.0125, 1.0)
+    assert found["certificate, first steps"] == (0.2, 0.4, 0.5)
+    assert found["certificate, mean"] == (pytest.approx(0.35 / 3), pytest.approx(0.3), pytest.approx(0.35 / 0.9))
+    assert found["certificate, largest"] == (0.2, 0.4, 0.5)
+    assert left.compare(right).not_comparable == ()
+    text = show(left.compare(right))
+    assert max(map(len, text.splitlines())) <= 60
+    assert "certificate, first steps" in text
+    beside = left.compare(full)
+    assert spoilt(beside) == {"certificate"}
+    assert beside.not_comparable == (
+        "certificate: not comparable because the kind of certificate is estimate here and none there",
+        "certificate: not comparable because the certificate's level is 0.1 here and none there",
+        "certificate: not comparable because the number of certified steps is 3 here and 0 there",
+    )
+    assert [each for each in beside.differences if each.startswith("evict is (name systematic:question")]
+    assert not {each.kind for each in full.compare(full).quantities} & {"certificate"}
+
+
+def test_other_certified_steps_are_not_compared(facts, evict, certify):
+    left, right = (Receipt.model_validate(certify(evict(facts()), [0.2] * count)) for count in (2, 3))
+    assert spoilt(left.compare(right)) == {"certificate"}
+    both = Receipt.model_validate(evict(facts(), (30, 30, 30), sampled=False)).compare(left)
+    assert both.differences[0] == "evict.name is question here and systematic:question there"
+
+
+def test_an_eviction_that_did_not_happen_is_said(facts, evict):
+    plain = evict(facts())
+    plain["eviction"] |= {"compressions": []}
+    plain["seconds"]["evict_s"] = 0.0
+    plain["bypass"] = ["the budget covers every row of the cache"]
+    comparison = Receipt.model_validate(plain).compare(Receipt.model_validate(facts()))
+    assert comparison.differences[-1] == "not evicted here: the budget covers every row of the cache"
+    assert "KV at its largest, bytes" not in {each.name for each in comparison.quantities}

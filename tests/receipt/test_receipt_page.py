@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from fewer.receipt import Receipt
-from fewer.receipt.page import list_labels
+from fewer.receipt.picture import list_labels
 
 VOID = {"meta", "br"}
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>\' onmouseover="x" {{ 7*7 }} {% raw %} &amp; </title>'
@@ -81,23 +81,20 @@ def test_loads_and_runs_nothing(make):
     assert "@media (max-width: 640px)" in html
 
 
-def test_everything_the_user_wrote_is_escaped(facts):
-    plain = facts(chunks=[(NASTY, 40), ("b", 60)], kept=lambda number, tokens, layer: tokens - layer)
+def test_everything_the_user_wrote_is_escaped(facts, evict):
+    plain = evict(facts(chunks=[(NASTY, 40), ("b", 60)], kept=lambda number, tokens, layer: tokens - layer))
     plain["model"] |= {"name": NASTY, "family": NASTY, "source": NASTY, "sha256": NASTY}
     plain["run"] |= {"device": NASTY, "dtype_reason": NASTY}
-    plain["settings"] = {"sampling": {NASTY: NASTY}, "prune": {NASTY: [NASTY]}, "evict": {NASTY: {NASTY: NASTY}}}
+    plain["settings"] = {
+        "sampling": {NASTY: NASTY},
+        "prune": {NASTY: [NASTY]},
+        "evict": {NASTY: {NASTY: NASTY}, "name": NASTY},
+    }
     plain["plans"][0]["reason"] = NASTY
     plain["bypass"] = [NASTY]
     plain["memory"]["peak_scope"] = NASTY
     plain["versions"]["torch"] = NASTY
-    plain["certificate"] = {
-        "kind": "bound",
-        "alpha": None,
-        "radius": 1.0,
-        "per_layer": None,
-        "assumptions": [NASTY],
-        "says": NASTY,
-    }
+    plain["certificate"] |= {"kind": "bound", "radius": 1.0, "assumptions": [NASTY], "says": NASTY}
     page = Page(Receipt.model_validate(plain).to_html())
     assert not page.find("script")
     assert not page.find("img")
@@ -181,3 +178,76 @@ def test_the_method_and_its_steps(facts, bring_back):
     assert len(bars) == 100
     assert bars[0] == (0.0, pytest.approx(5 / 9, abs=1e-4), "steps 1 to 3: 1.7 tokens a step came back")
     assert "step by step" not in Receipt.model_validate(bring_back(facts(), [0, 0], "off")).to_html()
+
+
+def heads_of(html: str) -> list[tuple[str, str]]:
+    """Of the picture of what each head kept: the name at the left, and what the first cell says."""
+    part = html[html.index("What was evicted") :].split("</section>")[0]
+    return re.findall(r'<div class="name" title="([^"]*)">.*?<title>([^<]*)</title>', part, re.DOTALL)
+
+
+def test_what_was_evicted(facts, evict):
+    html = Receipt.model_validate(evict(facts())).to_html()
+    page = Page(html)
+    assert "systematic:question; budget 25%; heads adaptive; hajek" in html
+    assert (
+        "after 120 tokens: 23.3% of the rows stayed (504 of 2,160); 1.1 MiB before, 270.0 KiB after with 36 rows of "
+        "padding; 12 ms" in html
+    )
+    assert heads_of(html) == [
+        ("head 1", "layer 1: 30 rows of 120 tokens (25.0%)"),
+        ("head 2", "layer 1: 24 rows of 120 tokens (20.0%)"),
+        ("head 3", "layer 1: 30 rows of 120 tokens (25.0%)"),
+    ]
+    assert len(page.find("svg", "strip")) == 3 + 3  # protected, two chunks
+    bars = bars_of(html, "rows that stayed by chance, by their inclusion probability")
+    assert [(height, title) for _, height, title in bars if height] == [
+        (0.5, "pi 0.2 to 0.3: 6 rows"),
+        (1.0, "pi 0.9 to 1: 12 rows"),
+    ]
+    assert len(bars) == 10
+    assert "486 rows were certain to stay (pi = 1), 18 rows stayed by chance" in html
+    assert "18.0 KiB of it padding" in html
+    for label, value in (("evict", "12 ms"), ("of it padding", "18.0 KiB"), ("most at a compression", "1.1 MiB")):
+        assert f"<dt>{label}</dt><dd>{value}</dd>" in html
+    assert '<div class="label">Rows kept</div><div class="value">23.3%</div>' in html
+
+
+def test_heads_that_keep_alike_are_one_row_and_top_k_has_no_probabilities(facts, evict):
+    html = Receipt.model_validate(evict(facts(), (30, 30, 30), sampled=False, turns=2)).to_html()
+    assert heads_of(html) == [("every head", "layer 1: 29 rows of 121 tokens (24.0%)")]
+    assert "2 compressions" in html
+    assert "inclusion probability" not in html
+    assert "none; nothing is claimed about the tokens left out</p>" in html
+
+
+def test_nothing_evicted_has_no_section(facts, evict):
+    assert "What was evicted" not in Receipt.model_validate(facts()).to_html()
+    plain = evict(facts(), turns=1)
+    plain["eviction"] |= {"compressions": [], "most_bytes": 4096}
+    plain["seconds"]["evict_s"] = 0.0
+    plain["bypass"] = ["the budget covers every row of the cache"]
+    html = Receipt.model_validate(plain).to_html()
+    assert "What was evicted" not in html
+    assert "Eviction was asked for and did not happen" in html
+    assert "(no token was left out)" in html
+    plain["settings"]["prune"] = {"name": "static"}
+    assert "not all that was asked for happened" in Receipt.model_validate(plain).to_html()
+
+
+def test_the_certificate_is_a_picture(facts, evict, certify):
+    html = Receipt.model_validate(certify(evict(facts()), [0.2, 0.05, 0.1])).to_html()
+    Page(html)
+    assert '<section class="panel claim estimate">' in html
+    assert "estimate, 0.2: relative error of attention outputs at level 0.1" in html
+    assert bars_of(html, "the radius at each decode step, averaged over layers and heads") == [
+        (0.0, 1.0, "step 1: radius 0.2"),
+        (0.0, 0.25, "step 2: radius 0.05"),
+        (0.0, 0.5, "step 3: radius 0.1"),
+    ]
+    layers = bars_of(html, "the radius at each layer, averaged over heads")
+    assert [(height, title) for _, height, title in layers[-2:]] == [(0.5, "layer 5: 0.2"), (1.0, "layer 6: 0.4")]
+    assert re.findall(r'its highest</div>\n<div class="tokens muted">([^<]*)<', html) == ["0.2", "0.4"]
+    assert "over 3 steps the mean is 0.1167 and the largest 0.2." in html
+    assert "An average of radii bounds no error of anything." in html
+    assert "bounds no error" not in Receipt.model_validate(evict(facts())).to_html()

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from fewer.receipt import Receipt
-from fewer.receipt.summary import describe_pruning
+from fewer.receipt.summary import describe_policy, describe_pruning
 from fewer.receipt.table import draw_marks
 from fewer.receipt.units import clip, format_bytes, format_seconds, format_share
 
@@ -34,11 +34,9 @@ def test_says_what_was_left_out(make):
     assert "method lazyllm; keep 50%" in said
 
 
-def test_a_full_run_says_so(facts):
+def test_a_full_run_says_so(facts, evict):
     assert "(no token was left out)" in show(Receipt.model_validate(facts()))
-    plain = facts()
-    plain["settings"]["evict"] = {"score": "snapkv"}
-    assert "no token was left out" not in show(Receipt.model_validate(plain))
+    assert "no token was left out" not in show(Receipt.model_validate(evict(facts())))
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -76,18 +74,16 @@ def test_ascii_terminal(make):
 def test_bypass_and_claim_are_shown(facts):
     plain = facts(num_layers=2)
     plain["bypass"] = ["the prompt is shorter than the window"]
-    plain["certificate"] = {
-        "kind": "eprocess",
-        "alpha": 0.05,
+    plain["certificate"] |= {
+        "kind": "bound",
         "radius": 0.5,
-        "per_layer": None,
-        "assumptions": ["draws are honest"],
+        "assumptions": ["sums are exact"],
         "says": "error below it",
     }
     text = show(Receipt.model_validate(plain))
     assert "not pruned  the prompt is shorter than the window" in text
-    assert "e-process, radius 0.5 (fails with probability at most 0.05): error below it" in text
-    assert "if draws are honest" in text
+    assert "bound, 0.5: error below it" in text
+    assert "if sums are exact" in text
 
 
 def test_marks_show_none_only_for_none():
@@ -189,3 +185,69 @@ def test_an_audits_bound_and_a_gap_have_names_and_units(facts):
     shown = " ".join(show(Receipt.model_validate(plain)).split())
     assert "audit bound" not in shown
     assert "dual gap" not in shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_was_evicted_and_what_that_may_have_cost(facts, evict, certify, width):
+    plain = certify(evict(facts(), turns=6), [0.2, 0.05, 0.1, 0.0])
+    text = show(Receipt.model_validate(plain), width)
+    said = " ".join(text.split())
+    assert "policy systematic:question; budget 25%; heads adaptive; hajek" in said
+    assert (
+        "evicted after 120 tokens: 23.3% of the rows stayed (504 of 2,160); 1.1 MiB before, 270.0 KiB after with 36 "
+        "rows of padding; 12 ms" in said
+    )
+    assert "and 3 more compressions" in said
+    assert "18.0 KiB of it padding" in said
+    assert "held with the rows reserved, at a compression at most 1.1 MiB" in said
+    assert "certificate estimate, 0.2: relative error of attention outputs at level 0.1 " in said
+    assert "over 4 steps the mean is 0.0875 and the largest 0.2" in said
+    assert "█▂▄· one mark for 1 step; highest: 0.2 at step 1" in said
+    assert "▄▄▄▄▄█ one mark for 1 layer; highest: 0.4 at layer 6" in said
+    assert "if the draws are honest" in said
+    assert "bound" not in said
+    assert max(map(len, text.splitlines())) <= width
+    assert "824. one mark for 1 step" in show(Receipt.model_validate(plain), width, "ascii")
+
+
+def test_radii_of_nothing_lost_have_no_marks(facts, evict, certify):
+    said = " ".join(show(Receipt.model_validate(certify(evict(facts()), [0.0, 0.0]))).split())
+    assert "estimate, 0: relative error" in said
+    assert "over 2 steps the mean is 0 and the largest 0" in said
+    assert "one mark for 1 step" not in said
+
+
+@pytest.mark.parametrize(("prune", "label"), [(None, "not evicted"), ({"name": "static", "keep": "100%"}, "not done")])
+def test_an_eviction_that_left_all_rows(facts, evict, prune, label):
+    plain = evict(facts())
+    plain["eviction"] |= {"compressions": [], "most_bytes": 0}
+    plain["seconds"]["evict_s"] = 0.0
+    plain["settings"]["prune"] = prune
+    plain["bypass"] = ["the budget covers every row of the cache"]
+    said = " ".join(show(Receipt.model_validate(plain)).split())
+    assert f"{label} the budget covers every row of the cache" in said
+    assert "(no token was left out)" in said
+
+
+@pytest.mark.parametrize(
+    ("evict", "says"),
+    [
+        (
+            {
+                "name": "snapkv",
+                "budget.keep": "256 tokens",
+                "budget.layers": "pyramid",
+                "budget.heads": "equal",
+                "every": 64,
+                "block": None,
+                "moment": "context",
+                "estimator": "plug-in",
+            },
+            "snapkv; budget 256 tokens; layers pyramid; every 64; before the question is read; plug-in",
+        ),
+        ({"name": "x", "block": 512, "moment": "prompt"}, "x; block 512"),
+        ({}, ""),
+    ],
+)
+def test_policies_in_a_line(evict, says):
+    assert describe_policy(evict) == says

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
@@ -17,7 +18,7 @@ from fewer.errors import BadInput, StorageError
 from fewer.study import shard
 from fewer.study.files import append_whole, hash_json, write_whole
 from fewer.study.folder import read_done, read_header, read_run
-from fewer.study.row import LOG_VERSION, SCHEMA
+from fewer.study.row import LATER, LOG_VERSION, SCHEMA
 from fewer.study.spec import Study
 
 STUDY = Study.model_validate({"name": "towers", "tasks": [{"name": "a"}], "arms": ARMS})
@@ -68,6 +69,28 @@ def test_what_was_appended_is_read(run: Path) -> None:
     assert done(run) == {0, 1, 2}
     assert read_run(run).rows.schema == SCHEMA
     assert read_run(run).study == STUDY
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_rows_from_before_a_column_came_have_null_in_it(run: Path, sealed: bool) -> None:
+    (run / "shard-0-of-1").mkdir()
+    early = [name for name in SCHEMA.names if name not in LATER]
+    row = {name: value for name, value in make_row(0, "full").items() if name in early}
+    if sealed:
+        table = pa.Table.from_pylist([row], schema=pa.schema([SCHEMA.field(name) for name in early]))
+        pq.write_table(table, run / "shard-0-of-1" / "000001.parquet")
+    else:
+        line = json.dumps({"unit": 0, "rows": [row]}) + "\n"
+        (run / "shard-0-of-1" / "000001.jsonl").write_text(line)
+    fill(run, range(1, 3), (0, 1))
+    rows = read_run(run).rows
+    assert rows.schema == SCHEMA
+    assert cells(run) == ["0|full", *(f"{unit}|{arm}" for unit in (1, 2) for arm in ("full", "ends"))]
+    assert {name: rows[name].null_count for name in LATER} == dict.fromkeys(LATER, 5)
+    assert done(run) == {0, 1, 2}
+    with shard.open_shard(run, 0, 1) as log:
+        log.seal()
+    assert cells(run)[0] == "0|full"
 
 
 def test_full_files_are_sealed_and_the_next_begins(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_a_python_file_may_hold_a_study(tmp_path: Path) -> None:
         ({"arms": [{"name": "full"}, {"prune": "static", "keep": 1.5}]}, "keep is 1.5"),
         ({"arms": [{"name": "full"}, {"prune": "static", "keep": 0.5, "colour": 1}]}, "colour"),
         ({"arms": [{"name": "full"}, {"keep": 0.5}]}, "nothing is pruned"),
-        ({"arms": [{"name": "full"}, {"evict": "topk"}]}, "none in this version"),
+        ({"arms": [{"name": "full"}, {"evict": "topk"}]}, "topk is a design: add a score"),
         ({"arms": [{"name": "full"}, {"condition": "stream"}]}, "one of aware, no_context"),
         ({"arms": [{"name": "full"}, {"condition": "no_context", "prune": "ends", "keep": 1}]}, "no context"),
         ({"arms": [{"name": "full"}, {"name": "x", "prune": "ends", "keep": [1, 2]}]}, "left out"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fewer
-from fewer.cli import ask, calibrate, doctor, explain, models, report, study, study_packaged
+from fewer.cli import ask, calibrate, doctor, explain, models, policies, report, study, study_packaged
 from fewer.cli.program import Program
 
 __all__ = ["app"]
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.command("explain")(explain.explain)
 app.add_typer(models.app, name="models")
+app.command("policies")(policies.policies)
 app.command("doctor")(doctor.doctor)
 study.app.command("lazyllm")(study_packaged.lazyllm)
 study.app.command("entroprefill")(study_packaged.entroprefill)

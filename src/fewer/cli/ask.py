@@ -11,13 +11,14 @@ import typer
 
 from fewer.cli import options
 from fewer.cli.program import Debug
-from fewer.cli.settings import read_settings
+from fewer.cli.settings import divide_settings, read_settings
 from fewer.cli.targets import check_targets
 from fewer.cli.terminal import Terminal
 from fewer.errors import BadInput, bad
 
 if TYPE_CHECKING:
     from fewer.engine import Answer, Engine, Stream
+    from fewer.evict import Policy
     from fewer.types import Document, Planner
 
 __all__ = ["ask", "read_documents"]
@@ -36,7 +37,9 @@ def ask(
     selection: options.Selection = None,
     profile: options.ScoreProfile = None,
     preset: options.Preset = None,
-    given: options.Set = None,
+    evict: options.Evict = "none",
+    budget: options.EvictBudget = None,
+    given: options.SetEither = None,
     model: options.Model = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -67,9 +70,13 @@ def ask(
     if not question.strip():
         raise bad("the question", question, "a text that is not blank", "Ask something.")
     named = {"keep": keep, "layer": layer, "grain": grain, "aux": aux, "selection": selection}
-    named |= {"profile": profile, "preset": preset}
+    named |= {"profile": profile, "preset": preset, "budget": budget}
     choice = read_settings(named, given or [])
-    _check_choice(prune, choice, named)
+    written = {name for name, value in named.items() if value is not None}
+    owners = prune != "none", evict != "none"
+    of_prune, of_evict = divide_settings(choice, written, *owners, lambda: _list_known(prune, evict))
+    _check_choice(prune, of_prune)
+    _check_budget(evict, of_evict)
     drawing = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
     _check_together(temperature, drawing, as_json, logprobs)
     check_targets({"--html": html, "--receipt": receipt}, docs or ())
@@ -85,7 +92,8 @@ def ask(
 
     terminal = Terminal(quiet)
     with terminal.busy("Loading"):
-        planner = _prepare(prune, choice, split, sampling)
+        planner, policy = _prepare(prune, of_prune, split, sampling), _make_policy(evict, of_evict)
+        _check_pair(planner, policy)
     documents = read_documents(docs or [], terminal)
     with terminal.busy("Loading"):
         from fewer.engine import Engine
@@ -94,7 +102,9 @@ def ask(
 
     layout: dict[str, Any] = {"system": system, "split": split, "truncate": truncate}
     with terminal.layers("Reading the prompt") as progress:
-        stream = engine.stream(question, documents, prune=planner, progress=progress, **layout, **sampling)
+        stream = engine.stream(
+            question, documents, prune=planner, evict=policy, progress=progress, **layout, **sampling
+        )
         interrupted = _follow(stream, silent=as_json)
     answer = stream.answer
     if as_json:
@@ -109,15 +119,19 @@ def ask(
         raise typer.Exit(130)
 
 
-def _check_choice(prune: str, choice: dict[str, Any], named: dict[str, Any]) -> None:
-    """Refuse settings that would do nothing, and those that have another name here."""
-    if prune == "none" and choice:
-        name, value = next(iter(choice.items()))
-        option = f"--{name}" if named.get(name) is not None else f"--set {name}"
-        raise BadInput(
-            f"{option} is {value!r}, but nothing is pruned. Add --prune (random, static, ends, lazyllm or "
-            f"entroprefill), or leave {option} out."
-        )
+def _list_known(prune: str, evict: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of settings that each has; an unknown method has none, and is refused later."""
+    from fewer.evict import settings_of_policy
+    from fewer.prune import PLANNERS, make_planner
+    from fewer.prune.names import settings_of
+
+    if prune not in PLANNERS:
+        make_planner(prune)  # says what there is
+    return settings_of(prune), ("budget", *settings_of_policy(evict))
+
+
+def _check_choice(prune: str, choice: dict[str, Any]) -> None:
+    """Refuse settings that have another name here, and a method without the one that it needs."""
     if prune == "lazyllm" and "schedule" in choice:
         value = choice["schedule"]
         raise bad("--set schedule", value, "given as --keep", f"Write --keep {shlex.quote(str(value))}.")
@@ -125,6 +139,14 @@ def _check_choice(prune: str, choice: dict[str, Any], named: dict[str, Any]) -> 
         raise BadInput(
             f"--prune is {prune!r}, but --keep is missing. Add a number of tokens (--keep 256) or a share of the "
             "prompt (--keep 25%), or leave --prune out."
+        )
+
+
+def _check_budget(evict: str, choice: dict[str, Any]) -> None:
+    if evict != "none" and "budget" not in choice:
+        raise BadInput(
+            f"--evict is {evict!r}, but --budget is missing. Add a number of tokens (--budget 256) or a share of the "
+            "tokens seen (--budget 25%), or leave --evict out."
         )
 
 
@@ -151,6 +173,30 @@ def _prepare(prune: str, choice: dict[str, Any], split: str, sampling: dict[str,
     Splitter.parse(split)
     Sampling(**sampling)
     return make_planner(prune, **choice)
+
+
+def _make_policy(evict: str, choice: dict[str, Any]) -> Policy | None:
+    """The policy of eviction."""
+    from fewer.evict import make_policy
+
+    try:
+        return make_policy(evict, **choice)
+    except BadInput as error:
+        raise (error.renamed("budget") if error.name == "keep" else error) from None
+
+
+def _check_pair(planner: Planner | None, policy: Policy | None) -> None:
+    """Refuse what does not go together, before the model is loaded."""
+    from fewer.model.segment import asks_again
+
+    if planner is None or policy is None:
+        return
+    if asks_again(planner):
+        way_out = "Add --aux off --selection prefill, or leave one of --prune and --evict out."
+        raise bad("--evict", policy.name, "left out where pruned tokens can come back", way_out)
+    for name, value, off in (("block", policy.block, None), ("moment", policy.moment, "prompt")):
+        if value != off:
+            raise bad(f"--set {name}", value, "left out with --prune", "Pruning needs the whole prompt at once.")
 
 
 def read_documents(docs: list[str], terminal: Terminal) -> tuple[Document, ...]:

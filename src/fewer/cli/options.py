@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 MODEL, PROMPT, PRUNE, ANSWER, OUTPUT = "Model", "Prompt", "Leaving prompt tokens out", "Answer", "Output"
+EVICT = "Evicting keys and values"
 
 
 def _option(panel: str, text: str, *flags: str, default: bool | str = True, metavar: str | None = None) -> Any:
@@ -108,6 +109,36 @@ Set = Annotated[
     _option(
         PRUNE,
         "Any setting of the method by its name in Python, such as tolerance=0.2. Can be given more than once.",
+        "--set",
+        default=False,
+        metavar="NAME=VALUE",
+    ),
+]
+
+Evict = Annotated[
+    str,
+    _option(
+        EVICT,
+        "Which rows of the cache stay when the prompt has been read: none, those of a score (snapkv), or drawn by "
+        "design:score (systematic:question), which can have a certificate. fewer policies lists them.",
+    ),
+]
+EvictBudget = Annotated[
+    str | None,
+    _option(
+        EVICT,
+        "How many rows each key-value head keeps, with --evict: tokens (256) or a share of the tokens seen (25%, "
+        "0.25). The first and the newest rows, which always stay, are in it.",
+        "--budget",
+        default=False,
+    ),
+]
+SetEither = Annotated[
+    list[str] | None,
+    _option(
+        EVICT,
+        "Any setting of the method by its name in Python, of --prune (tolerance=0.2) or of --evict (window=64). Where "
+        "both have the name, write prune.NAME or evict.NAME. Can be given more than once.",
         "--set",
         default=False,
         metavar="NAME=VALUE",

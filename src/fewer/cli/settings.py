@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from fewer.errors import BadInput, bad
 
-__all__ = ["name_option", "read_settings"]
+__all__ = ["divide_settings", "name_option", "read_settings"]
 
-_TEXTS = ("keep", "profile")  # read by the method: 1.0 is a share and 1 a token, and a file may be called 3
-_OTHERWISE = {"schedule": "keep", "check_items": "check"}  # what has another name in Python than here
+_TEXTS = ("keep", "profile", "budget")  # read by the method: 1.0 is a share and 1 a token; a file may be called 3
+_OTHERWISE = {"schedule": "keep", "check_items": "check", "policy": "evict"}  # other names in Python than here
+_EVICT = ("budget",)  # options of their own that belong to --evict; all others belong to --prune
 _WORDS = {"true": True, "false": False, "none": None}
 
 
 def read_settings(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, Any]:
     """What was given, by name: of the options in `named` those that are not None, and every `NAME=VALUE`.
 
-    A value is a number, true, false or none (Python's None) where it reads as one, else a text; `keep` and `profile`
-    are texts always. Raises BadInput for a setting without a value, and for one given twice.
+    A value is a number, true, false or none (Python's None) where it reads as one, else a text; `keep`,
+    `budget` and `profile` are texts always. Raises BadInput for a setting without a value, and for one given twice.
     """
     found = {name: value for name, value in named.items() if value is not None}
     for text in given:
@@ -28,8 +29,63 @@ def read_settings(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, A
             raise bad("--set", text, "NAME=VALUE", "Write for example --set tolerance=0.2.")
         if name in found:
             raise bad(f"--set {name}", value, "given once", "Leave one of the two out.")
-        found[name] = value if name in _TEXTS else _read(value)
+        found[name] = value if name.rpartition(".")[2] in _TEXTS else _read(value)
     return found
+
+
+def divide_settings(
+    choice: Mapping[str, Any], named: Collection[str], prune: bool, evict: bool, list_known: Callable[[], Sequence[Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of `read_settings` that are those of --prune, and those of --evict.
+
+    named: those that were given by options of their own. prune, evict: which of the two is asked for. A name without
+    `prune.` or `evict.` before it belongs to the one that is asked for, or with both to the one that has it;
+    list_known gives the names that each has, and is called for these only. Raises BadInput where both have it or
+    neither, where the one meant is not asked for, and for a setting given twice.
+    """
+    shares: dict[str, dict[str, Any]] = {"prune": {}, "evict": {}}
+    for name, value in choice.items():
+        owner, dot, bare = name.partition(".")
+        option = f"--{name}" if name in named else f"--set {name}"
+        if name in named:
+            owner, bare = "evict" if name in _EVICT else "prune", name
+        elif not dot:
+            bare = name
+            owner = _find_owner(name, value, *list_known()) if prune and evict else "evict" if evict else "prune"
+        elif owner not in shares or not bare:
+            raise bad(option, value, "a setting's name, or one with prune. or evict. before it", "Leave the dot out.")
+        if not (evict if owner == "evict" else prune):
+            raise BadInput(_say_unused(option, value, owner))
+        if bare in shares[owner]:
+            raise bad(option, value, "given once", "Leave one of the two out.")
+        shares[owner][bare] = value
+    return shares["prune"], shares["evict"]
+
+
+def _find_owner(name: str, value: Any, of_prune: Collection[str], of_evict: Collection[str]) -> str:
+    if name in of_prune and name in of_evict:
+        raise bad(
+            f"--set {name}",
+            value,
+            "a setting of one of the two: --prune and --evict both have it",
+            f"Write --set prune.{name}={value} or --set evict.{name}={value}.",
+        )
+    if name not in of_prune and name not in of_evict:
+        legal = f"of --prune ({', '.join(of_prune)}) or of --evict ({', '.join(of_evict)})"
+        raise bad(f"--set {name}", value, legal, "Leave it out.")
+    return "prune" if name in of_prune else "evict"
+
+
+def _say_unused(option: str, value: Any, owner: str) -> str:
+    if owner == "evict":
+        return (
+            f"{option} is {value!r}, but nothing is evicted. Add --evict (a policy such as snapkv or "
+            f"systematic:question), or leave {option} out."
+        )
+    return (
+        f"{option} is {value!r}, but nothing is pruned. Add --prune (random, static, ends, lazyllm or "
+        f"entroprefill), or leave {option} out."
+    )
 
 
 def name_option(error: BadInput, options: Mapping[str, str]) -> BadInput:

@@ -10,55 +10,27 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from fewer.engine.keeper import Keeper
 from fewer.engine.request import Request
 from fewer.engine.sampling import Sampler
+from fewer.engine.sequence import Sequence
 from fewer.engine.text import TextStream
 from fewer.errors import NonFiniteError, PromptTooLong, bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter
 from fewer.model.forward import forward
-from fewer.model.segment import Segment
+from fewer.model.segment import Segment, asks_again
 from fewer.model.shared import Prefilled
 
-__all__ = ["Batch", "Sequence"]
+__all__ = ["Batch"]
 
 _HEADROOM = 256  # key and value rows reserved behind a prompt, at most
-
-
-@dataclass(eq=False)
-class Sequence:
-    """One request on its way: what it has stored, generated and measured. Times are `time.perf_counter` seconds."""
-
-    request: Request
-    state: State
-    sampler: Sampler
-    text: TextStream
-    arrived: float
-    ids: list[int] = field(default_factory=list)
-    prefill: Segment | None = None  # its first pass, with plans and rows per layer
-    started: float = 0.0
-    prefill_s: float = 0.0
-    token_times: list[float] = field(default_factory=list)
-    step_s: list[float] = field(default_factory=list)  # of the step that gave each token
-    ended: float = 0.0
-    finish_reason: str = ""
-    error: Exception | None = None  # why it failed; it has left the batch then, without a finish_reason
-    most_mates: int = 0
-    shared_prefill: bool = False
-    greedy: list[bool] = field(default_factory=list)  # of given tokens: whether each was the likeliest
-
-    def segment(self) -> Segment:
-        """What the next pass computes: the prompt, or the newest token."""
-        if self.prefill is not None:
-            return Segment(self.state, torch.tensor(self.ids[-1:]))
-        request = self.request
-        return Segment(self.state, request.prompt.ids, request.prune, request.prompt, request.sampling.seed)
 
 
 class Batch:
@@ -96,9 +68,14 @@ class Batch:
             request = replace(request, prune=fitted(self.adapter.facts))
         _check(request, self.adapter, unread)
         sampling = request.sampling
+        state = State.new(self.adapter.num_layers, headroom=min(sampling.max_tokens, _HEADROOM))
+        keeper = None if request.evict is None else Keeper(request.evict, request.prompt, sampling.seed)
+        if keeper is not None:
+            keeper.open(state)
         return Sequence(
             request=request,
-            state=State.new(self.adapter.num_layers, headroom=min(sampling.max_tokens, _HEADROOM)),
+            state=state,
+            keeper=keeper,
             sampler=Sampler(sampling, request.prompt.ids, self.adapter.device),
             text=TextStream(self.tokenizer, sampling.stop),
             arrived=time.perf_counter() if arrived is None else arrived,
@@ -108,7 +85,7 @@ class Batch:
         """Let a sequence in that was prefilled elsewhere: it takes its first token now and joins the running."""
         assert prefilled.logits is not None
         sequence.shared_prefill = prefilled.shared
-        sequence.arrived = sequence.started = time.perf_counter() - prefilled.seconds
+        sequence.arrived = sequence.started = time.perf_counter() - prefilled.seconds - sequence.evict_s
         self.running.append(sequence)
         self._record(sequence, prefilled.segment, prefilled.logits, sequence.started)
 
@@ -123,7 +100,8 @@ class Batch:
         sequence.finish_reason, sequence.ended = "cancelled", time.perf_counter()
 
     def step(self) -> list[Sequence]:
-        """One pass. Returns the sequences that took part; each has a new token, or an `error` and is out.
+        """One pass. Returns the sequences that took part; each has a new token (not while its prompt is read block by
+        block), or an `error` and is out.
 
         An error stays with the sequence that caused it. What is not an error of a sequence, such as Ctrl-C, is raised
         and cancels all that took part.
@@ -133,7 +111,7 @@ class Batch:
         begin = time.perf_counter()
         try:
             for sequence, (segment, result) in zip(active, self._run(active), strict=True):
-                if sequence.prefill is None:
+                if sequence.prefill is None and not sequence.started:
                     sequence.started = begin
                 sequence.most_mates = max(sequence.most_mates, len(active) - 1)
                 self._record(sequence, segment, result, begin)
@@ -160,7 +138,7 @@ class Batch:
         """Let waiting requests in, in order, while there is room for their prompts."""
         rows = len(self.running)
         while self.waiting and len(self.running) < self.max_running:
-            size = len(self.waiting[0].request.prompt)
+            size = self.waiting[0].segment().ids.numel()
             if rows and rows + size > self.max_rows:
                 break
             self.running.append(self.waiting.popleft())
@@ -168,15 +146,21 @@ class Batch:
 
     def _record(self, sequence: Sequence, segment: Segment, result: Tensor | Exception, begin: float) -> None:
         """What a pass that began at `begin` gave a sequence: its next token, or an error that takes it out."""
-        token, result = _choose(sequence, result)
+        result = sequence.settle(result)
+        token, result = (None, result) if sequence.unread else _choose(sequence, result)
         now = time.perf_counter()
+        if sequence.prefill is None:
+            sequence.prefill_s += now - begin - (sequence.evict_s - sequence.evict_told_s)
+            sequence.evict_told_s = sequence.evict_s
+        if sequence.unread and isinstance(result, Tensor):
+            return
         if token is None:
             broken = result if isinstance(result, Exception) else _diagnose(self.adapter, sequence)
             sequence.error, sequence.ended = broken, now
             self.running.remove(sequence)
             return
         if sequence.prefill is None:
-            sequence.prefill, sequence.prefill_s = segment, now - begin
+            sequence.prefill = segment
         sequence.step_s.append(now - begin)
         self._take(sequence, token, now)
 
@@ -235,6 +219,15 @@ def _check(request: Request, adapter: Adapter, unread: int = 0) -> None:
     if request.prune is not None:
         request.prune.layers(adapter.num_layers)
         request.prune.check(prompt)
+    if request.evict is not None:
+        request.evict.check(len(prompt))
+        if request.prune is not None and (request.evict.block is not None or request.evict.moment != "prompt"):
+            name = "moment" if request.evict.block is None else "block"
+            value = getattr(request.evict, name)
+            raise bad(name, value, "left out with prune", "A planner needs the whole prompt at once.")
+        if asks_again(request.prune):
+            legal = "left out where pruned tokens can come back"
+            raise bad("evict", request.evict.name, legal, 'Prune with LazyLLM(aux="off", selection="prefill"), or not.')
 
 
 def _diagnose(adapter: Adapter, sequence: Sequence) -> NonFiniteError:

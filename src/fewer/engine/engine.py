@@ -12,7 +12,6 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from fewer.engine.batch import Batch
-from fewer.engine.batch import Sequence as Running
 from fewer.engine.device import choose_device, choose_dtype
 from fewer.engine.diagnosis import Diagnosis
 from fewer.engine.fan import Outcome, fan_out
@@ -21,7 +20,9 @@ from fewer.engine.record import Setting, write_receipt
 from fewer.engine.reference import diagnose
 from fewer.engine.request import Answer, Request, as_request, make_sampling
 from fewer.engine.score import Score, as_tokens, score_requests
+from fewer.engine.sequence import Sequence as Running
 from fewer.errors import bad
+from fewer.evict import Policy
 from fewer.model.adapter import Adapter
 from fewer.model.conversion import cache_directory
 from fewer.model.store import load_model, resolve
@@ -161,6 +162,7 @@ class Engine:
         documents: Documents = (),
         *,
         prune: Planner | None = None,
+        evict: Policy | None = None,
         system: str | None = None,
         split: str = "document",
         sinks: int = 4,
@@ -185,10 +187,10 @@ class Engine:
             chat=chat,
             wording=wording,
         )
-        return Request(prompt, settings, prune, time.perf_counter() - begin)
+        return Request(prompt, settings, prune, time.perf_counter() - begin, evict)
 
     def ask(self, question: str, documents: Documents = (), **settings: Any) -> Answer:
-        """Answer one question. Keywords: those of `request`, such as prune, max_tokens, temperature, seed."""
+        """Answer one question. Keywords: those of `request`, such as prune, evict, max_tokens, temperature, seed."""
         return self.generate([self.request(question, documents, **settings)])[0]
 
     def stream(

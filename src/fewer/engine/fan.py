@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
 from fewer.engine.request import Answer, Request
 from fewer.engine.score import Reading, read_tokens
+from fewer.engine.sequence import Sequence, read_parts
 from fewer.errors import bad
-from fewer.model.shared import forward_shared
+from fewer.model.shared import Prefilled, forward_shared
 
 __all__ = ["Outcome", "fan_out"]
 
@@ -50,12 +51,14 @@ def fan_out(
             errors[index] = error
     answers: dict[int, Answer] = {}
     references: dict[int, tuple[float, ...]] = {}
-    branches = forward_shared(batch.adapter, [one.segment() for one in sequences.values()]) if sequences else []
-    for (index, sequence), branch in zip(sequences.items(), branches, strict=True):
+    for index, branch in _prefill(batch, sequences).items():
+        sequence = sequences[index]
         try:
             if branch.error is not None:
                 raise branch.error
             assert branch.logits is not None
+            if isinstance(failed := sequence.settle(branch.logits), Exception):
+                raise failed
             if reference is not None:
                 reading = Reading(branch.segment.state.fork(), branch.logits, reference)
                 read_tokens(batch.adapter, [reading])
@@ -76,6 +79,14 @@ def fan_out(
         Outcome(answers.get(index), references.get(index), errors.get(index) or _error_of(sequences.get(index)))
         for index in range(len(requests))
     ]
+
+
+def _prefill(batch: Batch, sequences: dict[int, Sequence]) -> dict[int, Prefilled]:
+    """Everyone's prefill: shared, but for those that read their prompt in parts."""
+    whole = {index: one for index, one in sequences.items() if not one.in_parts}
+    branches = forward_shared(batch.adapter, [one.segment() for one in whole.values()]) if whole else []
+    found = dict(zip(whole, branches, strict=True))
+    return found | {index: read_parts(batch.adapter, one) for index, one in sequences.items() if one.in_parts}
 
 
 def _error_of(sequence: Sequence | None) -> Exception | None:

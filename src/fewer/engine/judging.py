@@ -32,6 +32,8 @@ def explain_request(
     if not isinstance(request.prune, EntroPrefill):
         shown = None if request.prune is None else request.prune.name
         raise bad("prune", shown, "EntroPrefill", "Only its decisions can be explained.")
+    if request.evict is not None:
+        raise bad("evict", request.evict.name, "left out: only what pruning leaves out is looked into", "Pass None.")
     sequence = batch.make(request)
     planner, prompt = sequence.request.prune, request.prompt
     assert isinstance(planner, EntroPrefill)

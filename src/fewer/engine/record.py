@@ -13,13 +13,14 @@ from torch import Tensor
 
 import fewer
 from fewer.aux_cache import Step
-from fewer.engine.batch import Sequence
+from fewer.engine.bypass import list_bypasses
 from fewer.engine.device import measure_peak
+from fewer.engine.eviction_record import write_certificate, write_eviction
+from fewer.engine.sequence import Sequence
 from fewer.model.adapter import Adapter
 from fewer.model.store import Source
 from fewer.receipt import (
     SCHEMA_VERSION,
-    CertificateRecord,
     ChunkRecord,
     ComputedRecord,
     DecisionRecord,
@@ -54,9 +55,9 @@ class Setting:
 
 def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Receipt:
     """What this sequence computed, left out and cost. Called once, when it has finished."""
-    request, prefill = sequence.request, sequence.prefill
+    request = sequence.request
     size = adapter.num_layers
-    rows = tuple(prefill.rows_per_layer) if prefill else (0,) * size
+    rows = sequence.rows_per_layer or (0,) * size
     steps = max(0, len(sequence.ids) - 1)
     full = (len(request.prompt) + steps) * size
     aux = sequence.state.aux
@@ -99,7 +100,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
         settings=SettingsRecord(
             sampling=asdict(request.sampling),
             prune=None if request.prune is None else {"name": request.prune.name, **request.prune.describe()},
-            evict=None,
+            evict=None if request.evict is None else {**request.evict.describe()},
         ),
         computed=ComputedRecord(
             token_layers_full=full,
@@ -112,11 +113,12 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
         plans=_plans(sequence),
         decisions=_decisions(sequence),
         revival=_revival(sequence, taken, steps),
-        bypass=_bypass(sequence),
+        eviction=write_eviction(sequence.keeper),
+        bypass=list_bypasses(sequence),
         seconds=_seconds(sequence, setting),
         memory=_memory(sequence, adapter, len(request.prompt) + steps),
         output=_output(sequence),
-        certificate=CertificateRecord.none(),
+        certificate=write_certificate(sequence, steps),
     )
 
 
@@ -236,23 +238,6 @@ def _decisions(sequence: Sequence) -> tuple[DecisionRecord, ...]:
     )
 
 
-def _bypass(sequence: Sequence) -> tuple[str, ...]:
-    """Why a requested pruning left nothing out."""
-    if sequence.request.prune is None:
-        return ()
-    if sequence.prefill is None:
-        return ("the request ended before it ran",)
-    declines = getattr(sequence.request.prune, "declines", None)
-    if declines is not None and (why := declines(sequence.request.prompt)):
-        return (why,)
-    if not sequence.prefill.plans:
-        refusals = tuple(f"after layer {each.layer}: {each.outcome}" for each in sequence.prefill.decisions)
-        return refusals or ("the planner made no plan",)
-    if all(plan.keep.numel() == len(sequence.request.prompt) for plan in sequence.prefill.plans):
-        return ("the budget covers every token that may be left out",)
-    return ()
-
-
 def _seconds(sequence: Sequence, setting: Setting) -> SecondsRecord:
     times, layout = sequence.token_times, sequence.request.layout_s
     gaps = sequence.step_s[1:]
@@ -261,6 +246,7 @@ def _seconds(sequence: Sequence, setting: Setting) -> SecondsRecord:
         layout_s=layout,
         queue_s=max(0.0, sequence.started - sequence.arrived) if sequence.prefill else 0.0,
         prefill_s=sequence.prefill_s,
+        evict_s=sequence.evict_s,
         first_token_s=times[0] - sequence.arrived + layout if times else None,
         per_output_token_s=SpreadRecord(mean=mean(gaps), median=median(gaps), max=max(gaps)) if gaps else None,
         total_s=sequence.ended - sequence.arrived + layout,
@@ -274,6 +260,9 @@ def _memory(sequence: Sequence, adapter: Adapter, num_rows: int) -> MemoryRecord
     return MemoryRecord(
         kv_bytes_per_layer=held,
         kv_used_bytes_per_layer=tuple(row * layer.num_rows for layer in sequence.state.layers),
+        kv_padding_bytes_per_layer=tuple(
+            row // adapter.num_kv_heads * layer.num_padding for layer in sequence.state.layers
+        ),
         kv_bytes_full_estimate=(row * num_rows,) * adapter.num_layers,
         kv_total_bytes=sum(held),
         weights_bytes=adapter.weights_bytes,

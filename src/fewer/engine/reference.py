@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
 from fewer.engine.diagnosis import GAMMAS, Diagnosis, Loss, Ran
 from fewer.engine.request import Request
+from fewer.engine.sequence import Sequence
 from fewer.errors import NonFiniteError, bad
 from fewer.model.forward import forward
 from fewer.model.segment import Segment
@@ -41,6 +42,8 @@ def diagnose(batch: Batch, request: Request, max_tokens: int) -> Diagnosis:
     """
     if request.prune is None:
         raise bad("prune", None, "a planner", "Without one there is nothing to compare with the full model.")
+    if request.evict is not None:
+        raise bad("evict", request.evict.name, "left out: only what pruning leaves out is looked into", "Pass None.")
     old = request.sampling
     sampling = Sampling(max_tokens=max_tokens, stop=old.stop, seed=old.seed, ignore_eos=old.ignore_eos)
     request = replace(request, sampling=sampling)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fewer.errors import bad
+from fewer.evict import Policy
 from fewer.prune import PLANNERS
 from fewer.receipt import Receipt
 from fewer.types import Planner, Prompt, Sampling
@@ -17,6 +18,7 @@ __all__ = ["Answer", "Request", "TokenLogprob", "as_request", "make_sampling"]
 class Request:
     """A prompt with its own settings. `prune` decides which prompt tokens go deeper; None computes them all.
 
+    evict: which keys and values stay when the prompt has been read, and after; None keeps them all.
     layout_s: seconds already spent on tokenising and laying out, for the receipt.
     """
 
@@ -24,6 +26,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     prune: Planner | None = None
     layout_s: float = 0.0
+    evict: Policy | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.prompt, Prompt):
@@ -37,6 +40,9 @@ class Request:
             isinstance(self.prune, type) or not all(hasattr(self.prune, part) for part in parts)
         ):
             raise bad("prune", self.prune, "a planner or None", _suggest(self.prune))
+        if self.evict is not None and not isinstance(self.evict, Policy):
+            way_out = 'Make one with fewer.evict.make_policy("systematic:question", budget="25%").'
+            raise bad("evict", self.evict, "a Policy or None", way_out)
 
 
 def _suggest(given: object) -> str:
@@ -94,7 +100,7 @@ def make_sampling(settings: dict[str, Any]) -> Sampling:
     unknown = sorted(set(settings) - set(Sampling.__dataclass_fields__))
     if unknown:
         raise TypeError(
-            f"unknown keyword {unknown[0]!r}; known ones are prune, system, split, sinks, answer_prefix, truncate, "
-            "chat, wording, " + ", ".join(Sampling.__dataclass_fields__)
+            f"unknown keyword {unknown[0]!r}; known ones are prune, evict, system, split, sinks, answer_prefix, "
+            "truncate, chat, wording, " + ", ".join(Sampling.__dataclass_fields__)
         )
     return Sampling(**settings)

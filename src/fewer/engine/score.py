@@ -14,8 +14,9 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from fewer.engine.batch import Batch, Sequence
+from fewer.engine.batch import Batch
 from fewer.engine.request import Request, TokenLogprob
+from fewer.engine.sequence import Sequence
 from fewer.errors import NonFiniteError, bad
 from fewer.kv import State
 from fewer.model.adapter import Adapter
@@ -94,6 +95,10 @@ def read_tokens(adapter: Adapter, readings: Iterable[Reading]) -> None:
 
 def score_requests(batch: Batch, requests: list[Request], continuations: list[Tensor]) -> Iterator[Sequence]:
     """Each request's sequence, in order, with the tokens as its answer. Equal prompts in a row are prefilled once."""
+    for request in requests:
+        if request.evict is not None and request.evict.every is not None:
+            legal = "left out: given tokens are read many at a time, after one compression"
+            raise bad("every", request.evict.every, legal, "Score with a policy that compresses once.")
     sequences = [
         batch.make(replace(request, sampling=replace(request.sampling, max_tokens=len(tokens), logprobs=0)), unread=1)
         for request, tokens in zip(requests, continuations, strict=True)
@@ -111,13 +116,13 @@ def score_requests(batch: Batch, requests: list[Request], continuations: list[Te
 def _score(adapter: Adapter, groups: list[list[tuple[Sequence, Tensor]]]) -> Iterator[Sequence]:
     """One pass over the groups' prompts, then over their tokens."""
     begin = time.perf_counter()
-    segments = [group[0][0].segment() for group in groups]
-    logits = forward(adapter, segments)
-    adapter.settle()
-    prefill_s, readings = time.perf_counter() - begin, []
+    segments, logits = _prefill(adapter, [group[0][0] for group in groups])
+    evict_s = sum(group[0][0].evict_s for group in groups)
+    prefill_s, readings = time.perf_counter() - begin - evict_s, []
     for group, segment, row in zip(groups, segments, logits, strict=True):
+        first = group[0][0]
         for sequence, _ in group[1:]:
-            sequence.state = segment.state.fork()
+            sequence.state, sequence.keeper, sequence.parts = segment.state.fork(), first.keeper, first.parts
         for sequence, tokens in group:
             sequence.prefill, sequence.prefill_s, sequence.started = segment, prefill_s, begin
             sequence.most_mates, sequence.shared_prefill = len(groups) - 1, len(group) > 1
@@ -133,10 +138,32 @@ def _score(adapter: Adapter, groups: list[list[tuple[Sequence, Tensor]]]) -> Ite
         yield sequence
 
 
+def _prefill(adapter: Adapter, sequences: list[Sequence]) -> tuple[list[Segment], list[Tensor]]:
+    """Read the prompts to their ends, and compress where that is asked for; each one's last pass and its logits."""
+    segments: dict[int, Segment] = {}
+    logits: dict[int, Tensor] = {}
+    waiting = list(range(len(sequences)))
+    while waiting:
+        some = [sequences[index].segment() for index in waiting]
+        for index, segment, row in zip(waiting, some, forward(adapter, some), strict=True):
+            if isinstance(error := sequences[index].settle(row), Exception):
+                raise error
+            segments[index], logits[index] = segment, row
+        waiting = [index for index in waiting if sequences[index].unread]
+    adapter.settle()
+    return [segments[index] for index in range(len(sequences))], [logits[index] for index in range(len(sequences))]
+
+
 def _key(sequence: Sequence) -> tuple[object, ...]:
     request = sequence.request
     prompt = request.prompt
-    return prompt.ids.numpy().tobytes(), prompt.protected.numpy().tobytes(), request.prune, request.sampling.seed
+    return (
+        prompt.ids.numpy().tobytes(),
+        prompt.protected.numpy().tobytes(),
+        request.prune,
+        request.evict,
+        request.sampling.seed,
+    )
 
 
 def as_tokens(continuation: object, vocab_size: int) -> Tensor:

@@ -14,6 +14,7 @@ attention sinks as parameters, soft-capping, bidirectional spans; models that ne
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from transformers import AttentionInterface
 from fewer.kv import LayerKV
 from fewer.model.looking import look_at
 from fewer.model.visible import Visible, bias_by_position
+from fewer.types import Witness
 
 if TYPE_CHECKING:
     from fewer.model.segment import Segment
@@ -54,14 +56,22 @@ def attend_rows(
         queries = q if alone else q[:, rows]
         if segment.stores:
             layer.append(kv if alone else kv[:, :, rows], segment.pos, segment.first)
+        for log in segment.logs:
+            start = segment.state.num_seen
+            log.record(index, queries, segment.pos, start, start + segment.ids.numel(), scaling, window)
         visible, looks = segment.visible, segment.looks.get(index + 1, ())
-        weights: list[Tensor] | None = [] if looks else None
+        watch = None if segment.witness is None or not layer.sampled else _Watch(index, segment.witness)
+        weights: list[Tensor] | None = [] if looks or watch is not None else None
         if visible is None or visible.everything:
-            outs.append(_attend(queries, layer, segment.pos, scaling, window, weights))
+            outs.append(_attend(queries, layer, segment.pos, scaling, window, weights, watch))
         else:
             outs.append(_attend_visible(queries, layer, visible, scaling, window, weights))
+        if watch is not None:
+            assert weights
+            seen = weights[0] if len(weights) == 1 else torch.cat(weights, 1)
+            watch.witness.see(index, seen, outs[-1], layer.v, watch.sums)
         for look in looks:
-            known = weights[0] if weights else None
+            known = weights[0] if weights and weights[0].shape[1] == 1 else None
             segment.looked[look] = look_at(look, queries, layer, segment, scaling, window, known)
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
@@ -85,23 +95,48 @@ def attend(
     return attend_rows(module.layer_idx, query[0], kv, fewer, scaling, sliding_window)[None], None  # type: ignore[arg-type]
 
 
+@dataclass(slots=True)
+class _Watch:
+    """A witness at one layer, and what its rows gave where they were taken along in attention's own product."""
+
+    index: int
+    witness: Witness
+    sums: Tensor | None = None
+
+    def multiply(self, shares: Tensor, v: Tensor) -> Tensor:
+        """shares @ v for shares [kv_heads, r, n], with the witness's rows behind them."""
+        further = self.witness.rows(self.index, shares)
+        if not further.shape[1]:
+            return torch.bmm(shares, v)
+        both = torch.bmm(torch.cat((shares, further), 1), v)
+        self.sums = both[:, shares.shape[1] :]
+        return both[:, : shares.shape[1]]
+
+
 def _attend(
-    q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None, weights: list[Tensor] | None = None
+    q: Tensor,
+    layer: LayerKV,
+    pos: Tensor,
+    scaling: float,
+    window: int | None,
+    weights: list[Tensor] | None = None,
+    watch: _Watch | None = None,
 ) -> Tensor:
     """q: [heads, r, d] at positions `pos`, the newest r rows of `layer`. Returns [r, heads, d].
 
-    weights: where the softmax of all rows of the layer at hand can be had for nothing, [heads, 1, n] is put there.
+    weights: where the softmax of all rows of the layer at hand can be had for nothing, and wherever keys have
+    log-weights, it is put there: [heads, m, n] for some rows at a time.
     """
     rows = q.shape[1]
-    if layer.log_w is not None or (window is not None and not layer.contiguous):
-        return _by_position(q, layer, pos, scaling, window)
+    if (layer.weighted and (rows > 1 or window is not None)) or (window is not None and not layer.contiguous):
+        return _by_position(q, layer, pos, scaling, window, weights)
     if window is not None and window >= layer.num_rows:
         window = None
     if rows == 1:
         k, v = layer.k, layer.v
         if window is not None:
             k, v, weights = k[:, -window:], v[:, -window:], None
-        return _one_row(q, k, v, scaling, weights=weights)
+        return _one_row(q, k, v, scaling, layer.log_w_column(q.dtype, _group(q, layer)), weights, watch)
     blocked = q.dtype == torch.bfloat16 or window is not None or rows != layer.num_rows or layer.num_rows < _SHORT
     if q.device.type == "cpu" and blocked:
         return _blocked(q, layer.k, layer.v, scaling, window)
@@ -112,7 +147,7 @@ def _attend_visible(
     q: Tensor, layer: LayerKV, visible: Visible, scaling: float, window: int | None, weights: list[Tensor] | None
 ) -> Tensor:
     """q: [heads, r, d] over what they see of `layer`. Returns [r, heads, d]. weights: as in `_attend`."""
-    if q.shape[1] == 1 and layer.log_w is None:
+    if q.shape[1] == 1 and not layer.weighted:
         return _one_row(q, layer.k, layer.v, scaling, visible.column(window, q.dtype, _group(q, layer)), weights)
     log_w = None if layer.log_w is None else layer.log_w[:, None].to(q.dtype)
 
@@ -120,7 +155,7 @@ def _attend_visible(
         part = visible.bias(window, q.dtype, start, stop)[None]
         return part if log_w is None else part + log_w
 
-    return _with_bias(q, layer, added, scaling)
+    return _with_bias(q, layer, added, scaling, weights)
 
 
 def _group(q: Tensor, layer: LayerKV) -> int:
@@ -134,26 +169,27 @@ def _one_row(
     scaling: float,
     bias: Tensor | None = None,
     weights: list[Tensor] | None = None,
+    watch: _Watch | None = None,
 ) -> Tensor:
     """One query over all keys: [heads, 1, d] to [1, heads, d]. The heads of a group are the rows of one product.
 
-    bias: [n, heads of a group], added to the logits. weights: as in `_attend`.
+    bias: [kv_heads or none, s, heads of a group], added to the logits of the first s keys. weights: as in `_attend`.
     """
     heads, _, dim = q.shape
     grouped = q.view(k.shape[0], heads // k.shape[0], dim)
     size = k.shape[1]
     fused = q.device.type != "cpu" or (size >= _SHORT and (q.dtype != torch.bfloat16 or size < _LONG))
     if fused and weights is None:
-        mask = None if bias is None else bias.t()
+        mask = None if bias is None else F.pad(bias, (0, 0, 0, size - bias.shape[-2])).transpose(-1, -2)
         out = F.scaled_dot_product_attention(grouped[None], k[None], v[None], attn_mask=mask, scale=scaling)
         return out.view(1, heads, dim)
     logits = torch.bmm(k, (grouped * scaling).transpose(1, 2))  # [kv_heads, n, group]
     if bias is not None:
-        logits += bias
+        logits[:, : bias.shape[-2]] += bias
     shares = torch.softmax(logits.transpose(1, 2), -1)
     if weights is not None:
         weights.append(shares.reshape(heads, 1, size))
-    return torch.bmm(shares, v).view(1, heads, dim)
+    return (torch.bmm(shares, v) if watch is None else watch.multiply(shares, v)).reshape(1, heads, dim)
 
 
 def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
@@ -210,13 +246,24 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) 
     return out[0].transpose(0, 1)
 
 
-def _by_position(q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None) -> Tensor:
+def _by_position(
+    q: Tensor, layer: LayerKV, pos: Tensor, scaling: float, window: int | None, weights: list[Tensor] | None = None
+) -> Tensor:
     """The general case: visibility from the stored positions, and log-weights."""
-    return _with_bias(q, layer, lambda start, stop: bias_by_position(layer, pos[start:stop], window, q.dtype), scaling)
+
+    def bias(start: int, stop: int) -> Tensor:
+        return bias_by_position(layer, pos[start:stop], window, q.dtype)
+
+    return _with_bias(q, layer, bias, scaling, weights)
 
 
-def _with_bias(q: Tensor, layer: LayerKV, bias: Callable[[int, int], Tensor], scaling: float) -> Tensor:
-    """Some queries at a time; `bias(start, stop)` is added to their logits: [1 | kv_heads, stop - start, n]."""
+def _with_bias(
+    q: Tensor, layer: LayerKV, bias: Callable[[int, int], Tensor], scaling: float, weights: list[Tensor] | None
+) -> Tensor:
+    """Some queries at a time; `bias(start, stop)` is added to their logits: [1 | kv_heads, stop - start, n].
+
+    weights: as in `_attend`.
+    """
     heads, rows, dim = q.shape
     kv_heads, group = layer.k.shape[0], heads // layer.k.shape[0]
     grouped = (q * scaling).view(kv_heads, group, rows, dim)
@@ -230,7 +277,10 @@ def _with_bias(q: Tensor, layer: LayerKV, bias: Callable[[int, int], Tensor], sc
             logits = torch.bmm(block, layer.k.transpose(1, 2))
         logits = logits.view(kv_heads, group, stop - start, -1)
         logits += bias(start, stop)[:, None]
-        mixed = torch.bmm(torch.softmax(logits, -1).view(kv_heads, -1, layer.num_rows), layer.v)
+        shares = torch.softmax(logits, -1).view(kv_heads, -1, layer.num_rows)
+        if weights is not None:
+            weights.append(shares.view(heads, stop - start, -1))
+        mixed = torch.bmm(shares, layer.v)
         out[start:stop] = mixed.view(heads, stop - start, dim).transpose(0, 1)
     return out
 

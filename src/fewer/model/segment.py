@@ -13,7 +13,8 @@ from torch import Tensor
 from fewer.errors import bad
 from fewer.kv import State
 from fewer.model.visible import Visible
-from fewer.types import Decision, Look, Looked, Observation, Plan, Planner, Prompt, StepPlanner
+from fewer.query_log import QueryLog
+from fewer.types import Decision, Look, Looked, Observation, Plan, Planner, Prompt, StepPlanner, Witness
 
 __all__ = ["Segment", "asks_again", "check_decision", "check_plan", "looks_of", "stops_of"]
 
@@ -25,7 +26,8 @@ class Segment:
     """One sequence's share of a pass: its new tokens, and who may drop some of them on the way.
 
     A planner works on a whole prompt, so it needs `prompt` and an empty `state`; later passes find what they need in
-    `state.aux`. `logits`: of the last row, or of every new row that reached the end. The pass fills `plans`,
+    `state.aux`. `logits`: of the last row, or of every new row that reached the end. `witness`: sees the attention
+    weights of layers whose rows were sampled. The pass fills `plans`,
     `decisions`, `released_bytes` (of each plan) and `rows_per_layer` (1..L).
     """
 
@@ -35,6 +37,7 @@ class Segment:
     prompt: Prompt | None = None
     seed: int = 0
     logits: Literal["last", "all"] = "last"
+    witness: Witness | None = None
     plans: list[Plan] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     released_bytes: list[int] = field(default_factory=list)
@@ -49,6 +52,7 @@ class Segment:
     looked: dict[Look, Looked] = field(default_factory=dict, init=False)
     stores: bool = field(default=True, init=False)  # whether its keys and values are new to the state
     visible: Visible | None = field(default=None, init=False)  # None: every stored key up to a row's own position
+    logs: list[QueryLog] = field(default_factory=list, init=False)  # that set aside what they need of its queries
     active: list[tuple[int, Tensor]] = field(default_factory=list, init=False)  # prompt positions that passed each stop
     leaving: list[tuple[Tensor, int, Tensor | None]] = field(default_factory=list, init=False)
     joined: list[Tensor] = field(default_factory=list, init=False)  # prompt positions that came back
@@ -62,6 +66,7 @@ class Segment:
         for look in looks:
             self.looks.setdefault(look.layer, []).append(look)
         self.first = self.state.num_seen
+        self.logs = [] if self.state.queries is None else [self.state.queries]
         self.num_repeated = 0
         self.forget()
 

@@ -64,6 +64,9 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
     hidden, angles = pack(adapter, [trunk])
     wanted = {look for layer, some in leaves.items() for index in some for look in looks[index] if look.layer <= layer}
     trunk.begin(trunk.pos, trunk.rows, (), wanted)
+    there = [index for some in leaves.values() for index in some]
+    logs = {index: log for index in there if (log := branches[index].state.queries) is not None}
+    trunk.logs = list(logs.values())
     for layer in range(max(leaves) + 1):
         if layer:
             trunk.rows_per_layer.append(ids.numel())
@@ -71,6 +74,7 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
         adapter.settle()
         seconds += time.perf_counter() - begin
         for index in leaves.get(layer, ()):
+            trunk.logs = [log for log in trunk.logs if log is not logs.get(index)]
             found[index] = _leave(adapter, branches[index], looks[index], trunk, hidden, angles, layer, seconds, shared)
         begin = time.perf_counter()
     return [found[index] for index in range(len(branches))]

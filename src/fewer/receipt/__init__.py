@@ -2,6 +2,7 @@
 
 from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
 from fewer.receipt.compare import Comparison, Quantity
+from fewer.receipt.eviction import CompressionRecord, EvictionRecord
 from fewer.receipt.model import SCHEMA_VERSION, Receipt
 from fewer.receipt.parts import (
     ChunkRecord,
@@ -23,8 +24,10 @@ __all__ = [
     "CertificateRecord",
     "ChunkRecord",
     "Comparison",
+    "CompressionRecord",
     "ComputedRecord",
     "DecisionRecord",
+    "EvictionRecord",
     "MemoryRecord",
     "ModelRecord",
     "OutputRecord",

@@ -6,6 +6,8 @@ Not covered: whether a claim is true. That is shown where the claim is made; a r
 
 from __future__ import annotations
 
+from math import isclose
+from statistics import fmean
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -14,6 +16,7 @@ from fewer.errors import bad
 from fewer.receipt.fields import STRICT, Count, Number, Text
 
 NOTHING_CLAIMED = "nothing is claimed about the tokens left out"
+FIRST = 6  # decode steps over which an estimate's radius is a maximum
 
 
 class PlanRecord(BaseModel):
@@ -53,39 +56,79 @@ class DecisionRecord(BaseModel):
 
 
 class CertificateRecord(BaseModel):
-    """What can be claimed about the part left out. `CertificateRecord.none()` claims nothing, and is legal."""
+    """What can be claimed about the part left out. `CertificateRecord.none()` claims nothing, and is legal.
+
+    Only a bound holds for certain. An estimate is a number of the sampling design, averaged over layers and heads: it
+    ranks answers by how much the cache may have hurt, and an average of radii bounds no error of anything.
+    """
 
     model_config = STRICT
 
-    kind: Literal["none", "bound", "variance", "eprocess"]
-    """none: no claim. bound: deterministic. variance: at a level. eprocess: at a level, for all steps together."""
-    alpha: Annotated[Number, Field(gt=0, lt=1)] | None
-    """The probability that the claim fails; null for none and for bound, which has none."""
+    kind: Literal["none", "bound", "estimate", "calibrated"]
+    """none: no claim. bound: a largest error, for certain. estimate: errors at level delta, computed from known
+    inclusion probabilities, with coverage that was measured and not proven. calibrated: estimates times a factor that
+    was found on other data, which the assumptions name."""
+    delta: Annotated[Number, Field(gt=0, lt=1)] | None
+    """The level: at most this share of errors is meant to exceed its radius; null for none and for bound."""
     radius: Annotated[Number, Field(ge=0)] | None
-    """The claimed largest error, in the unit that `says` names; null for none."""
+    """The number claimed, in the unit that `says` names: for estimates the largest of the first six of `steps`."""
+    mean: Annotated[Number, Field(ge=0)] | None
+    """The mean of `steps`; null for none and for bound."""
+    largest: Annotated[Number, Field(ge=0)] | None
+    """The largest of `steps`; null for none and for bound."""
     per_layer: tuple[Annotated[Number, Field(ge=0)], ...] | None
-    """The claimed largest error of each layer, or null."""
+    """The same for each layer, or null; for estimates averaged over heads, each layer at its largest of six steps."""
+    steps: tuple[Annotated[Number, Field(ge=0)], ...]
+    """The radius of each decode step since the first compression, averaged over layers and heads; may be empty."""
     assumptions: tuple[Text, ...]
-    """What must hold for the claim to hold."""
+    """What the claim stands on."""
     says: Text
     """The claim in one sentence, with the unit of radius."""
 
     @classmethod
     def none(cls) -> CertificateRecord:
         """The certificate that claims nothing."""
-        return cls(kind="none", alpha=None, radius=None, per_layer=None, assumptions=(), says=NOTHING_CLAIMED)
+        return cls(
+            kind="none",
+            delta=None,
+            radius=None,
+            mean=None,
+            largest=None,
+            per_layer=None,
+            steps=(),
+            assumptions=(),
+            says=NOTHING_CLAIMED,
+        )
 
     @model_validator(mode="after")
     def _check(self) -> CertificateRecord:
+        numbers = (self.delta, self.radius, self.mean, self.largest, self.per_layer, self.steps)
         if self.kind == "none":
-            if (self.alpha, self.radius, self.per_layer, self.assumptions) != (None, None, None, ()):
+            if (*numbers, self.assumptions) != (None, None, None, None, None, (), ()):
                 raise bad("kind", "none", "a kind that can carry numbers and assumptions", "Leave them out.")
             if self.says != NOTHING_CLAIMED:
                 raise bad("says", self.says, f"{NOTHING_CLAIMED!r} for kind none", "Use CertificateRecord.none().")
             return self
         if self.radius is None:
             raise bad("radius", None, f"a number for kind {self.kind}", "Pass it, or claim nothing: kind none.")
-        if (self.alpha is None) != (self.kind == "bound"):
-            legal = "null for kind bound and a number for variance and eprocess"
-            raise bad("alpha", self.alpha, legal, f"The kind is {self.kind}.")
+        if self.kind == "bound":
+            if (self.delta, self.mean, self.largest, self.steps) != (None, None, None, ()):
+                raise bad("kind", "bound", "estimate or calibrated where there is a level or steps", "Leave them out.")
+            return self
+        if self.delta is None:
+            raise bad("delta", None, f"a level for kind {self.kind}", "Pass the level the radii were computed at.")
+        self._check_steps()
         return self
+
+    def _check_steps(self) -> None:
+        """The summaries of an estimate are those of its steps and layers."""
+        if not self.steps or self.per_layer is None:
+            missing = "per_layer" if self.steps else "steps"
+            raise bad(missing, getattr(self, missing), f"numbers for kind {self.kind}", "Claim nothing without them.")
+        for name, value, wanted in (
+            ("radius", self.radius, max(self.steps[:FIRST])),
+            ("mean", self.mean, fmean(self.steps)),
+            ("largest", self.largest, max(self.steps)),
+        ):
+            if value is None or not isclose(value, wanted, rel_tol=1e-6):
+                raise bad(name, value, f"{wanted:.6g}, from the steps", "Compute it from all of them.")

@@ -13,14 +13,18 @@ from pydantic import BaseModel, Field, JsonValue
 
 from fewer.receipt.fields import STRICT, Number, Text
 from fewer.receipt.model import Receipt
+from fewer.receipt.summary import describe_bypass
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Kind = Literal["work", "first token", "decoding", "KV bytes"]
-EVERYTHING: tuple[Kind, ...] = ("work", "first token", "decoding", "KV bytes")
+Kind = Literal["work", "first token", "decoding", "KV bytes", "certificate"]
+EVERYTHING: tuple[Kind, ...] = ("work", "first token", "decoding", "KV bytes", "certificate")
 SECONDS: tuple[Kind, ...] = ("first token", "decoding")
-REVIVAL = ("tokens that came back", "token-layers for them", "states held, bytes")  # left out where neither has them
+REVIVAL = ("tokens that came back", "token-layers for them", "states held, bytes")
+EVICTION = ("evicting, s", "KV at its largest, bytes", "KV after the last eviction, bytes", "KV padding, bytes")
+CERTIFICATE = ("certificate, first steps", "certificate, mean", "certificate, largest")
+OPTIONAL = {*REVIVAL, *EVICTION, *CERTIFICATE}  # left out where neither receipt has them
 
 # What must be equal before a ratio may be read: its name, where it stands, and the kinds of number it matters to.
 CONDITIONS: tuple[tuple[str, Callable[[Receipt], object], tuple[Kind, ...]], ...] = (
@@ -28,6 +32,9 @@ CONDITIONS: tuple[tuple[str, Callable[[Receipt], object], tuple[Kind, ...]], ...
     ("the number of parameters", lambda receipt: receipt.model.num_parameters, EVERYTHING),
     ("the prompt's length", lambda receipt: receipt.prompt.num_tokens, EVERYTHING),
     ("the number of decode steps", lambda receipt: receipt.computed.decode_steps, ("work", "KV bytes")),
+    ("the kind of certificate", lambda receipt: receipt.certificate.kind, ("certificate",)),
+    ("the certificate's level", lambda receipt: receipt.certificate.delta or "none", ("certificate",)),
+    ("the number of certified steps", lambda receipt: len(receipt.certificate.steps), ("certificate",)),
     ("the dtype", lambda receipt: receipt.run.dtype, (*SECONDS, "KV bytes")),
     ("the weights' format", lambda receipt: receipt.run.weights, SECONDS),
     ("the device", lambda receipt: receipt.run.device, SECONDS),
@@ -84,20 +91,30 @@ def compare_receipts(this: Receipt, other: Receipt) -> Comparison:
     spoilt = {kind for _, kinds in reasons for kind in kinds}
     quantities = []
     for (name, kind, left), (_, _, right) in zip(_list_numbers(this), _list_numbers(other), strict=True):
-        if this.revival is None and other.revival is None and name in REVIVAL:
+        if left is None and right is None and name in OPTIONAL:
             continue
         ratio = left / right if left is not None and right else None
         quantities.append(
             Quantity(name=name, kind=kind, this=left, other=right, ratio=ratio, comparable=kind not in spoilt)
         )
-    notes = tuple(f"{', '.join(kinds)}: not comparable because {reason}" for reason, kinds in reasons)
-    return Comparison(quantities=tuple(quantities), differences=_list_differences(this, other), not_comparable=notes)
+    there = {each.kind for each in quantities}
+    notes = []
+    for reason, kinds in reasons:
+        if shown := [kind for kind in kinds if kind in there]:
+            notes.append(f"{', '.join(shown)}: not comparable because {reason}")
+    differences = _list_differences(this, other)
+    return Comparison(quantities=tuple(quantities), differences=differences, not_comparable=tuple(notes))
 
 
 def _list_numbers(receipt: Receipt) -> list[tuple[str, Kind, float | None]]:
     work, seconds, each = receipt.computed, receipt.seconds, receipt.seconds.per_output_token_s
     revival = receipt.revival
     back = (revival.num_revived, revival.token_layers_revived, revival.aux_bytes) if revival else (None, None, None)
+    claim, eviction, memory = receipt.certificate, receipt.eviction, receipt.memory
+    evicted: tuple[float | None, ...] = (None,) * len(EVICTION)
+    if eviction and eviction.compressions:
+        left = eviction.compressions[-1].bytes_after
+        evicted = (seconds.evict_s, eviction.most_bytes, left, sum(memory.kv_padding_bytes_per_layer))
     return [
         ("token-layers computed", "work", work.token_layers_computed),
         ("token-layers skipped", "work", work.token_layers_skipped),
@@ -106,9 +123,14 @@ def _list_numbers(receipt: Receipt) -> list[tuple[str, Kind, float | None]]:
         ("prefill, s", "first token", seconds.prefill_s),
         ("first token, s", "first token", seconds.first_token_s),
         ("later token (median), s", "decoding", each.median if each else None),
-        ("KV in use, bytes", "KV bytes", sum(receipt.memory.kv_used_bytes_per_layer)),
-        ("KV held, bytes", "KV bytes", receipt.memory.kv_total_bytes),
+        (EVICTION[0], "first token", evicted[0]),
+        ("KV in use, bytes", "KV bytes", sum(memory.kv_used_bytes_per_layer)),
+        ("KV held, bytes", "KV bytes", memory.kv_total_bytes),
         (REVIVAL[2], "KV bytes", back[2]),
+        *((name, "KV bytes", count) for name, count in zip(EVICTION[1:], evicted[1:], strict=True)),
+        (CERTIFICATE[0], "certificate", claim.radius if claim.kind != "bound" else None),
+        (CERTIFICATE[1], "certificate", claim.mean),
+        (CERTIFICATE[2], "certificate", claim.largest),
     ]
 
 
@@ -132,7 +154,7 @@ def _list_reasons(this: Receipt, other: Receipt) -> list[tuple[str, tuple[Kind, 
 
 
 def _list_differences(this: Receipt, other: Receipt) -> tuple[str, ...]:
-    """One sentence for each setting that differs, and for each pruning that did not happen."""
+    """One sentence for each setting that differs, and for each pruning or eviction that left nothing out."""
     pairs: list[tuple[str, object, object]] = [
         ("fewer's version", this.versions.fewer, other.versions.fewer),
         ("seed", this.run.seed, other.run.seed),
@@ -145,8 +167,8 @@ def _list_differences(this: Receipt, other: Receipt) -> tuple[str, ...]:
             names = [*left, *(name for name in right if name not in left)]
             pairs += [(f"{part}.{name}", left.get(name, "absent"), right.get(name, "absent")) for name in names]
     found = [f"{name} is {left} here and {right} there" for name, left, right in pairs if left != right]
-    found += [f"not pruned here: {reason}" for reason in this.bypass]
-    found += [f"not pruned there: {reason}" for reason in other.bypass]
+    found += [f"{describe_bypass(this)} here: {reason}" for reason in this.bypass]
+    found += [f"{describe_bypass(other)} there: {reason}" for reason in other.bypass]
     return tuple(found)
 
 

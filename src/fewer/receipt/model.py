@@ -2,7 +2,7 @@
 
 It says what was computed, what was left out, what that cost in measured seconds and bytes, and what can be claimed
 about the part left out. It is refused when its own numbers contradict each other: a token-layer is either computed
-or skipped, and a prompt token is either protected or in one chunk.
+or skipped, a prompt token is either protected or in one chunk, and a cached row that stayed was certain or drawn.
 
 The published schema is docs/receipt.schema.json. A change of meaning, or a field that older readers would refuse,
 is a new `SCHEMA_VERSION`. Not covered: whether the answer is right.
@@ -17,6 +17,7 @@ from pydantic import BaseModel, model_validator
 
 from fewer.errors import bad
 from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
+from fewer.receipt.eviction import EvictionRecord
 from fewer.receipt.fields import STRICT, Text
 from fewer.receipt.files import write_file
 from fewer.receipt.parts import (
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from fewer.receipt.compare import Comparison
 
-SCHEMA_VERSION: Literal["3"] = "3"
+SCHEMA_VERSION: Literal["4"] = "4"
 
 
 class Receipt(BaseModel):
@@ -46,7 +47,7 @@ class Receipt(BaseModel):
 
     model_config = STRICT
 
-    schema_version: Literal["3"]
+    schema_version: Literal["4"]
     """The version of this format."""
     model: ModelRecord
     """The model that answered."""
@@ -66,8 +67,10 @@ class Receipt(BaseModel):
     """What came of every time the planner was asked in the prefill, for planners that account for it."""
     revival: RevivalRecord | None
     """Tokens that came back after the prefill; null for prunings that bring none back, and where none happened."""
+    eviction: EvictionRecord | None
+    """The eviction of keys and values after the prefill; null where none was asked for."""
     bypass: tuple[Text, ...]
-    """Why a requested pruning did not happen; empty where it did, or where none was asked for."""
+    """Why a pruning or an eviction that was asked for left nothing out; empty where it did, or none was asked for."""
     seconds: SecondsRecord
     """Where the time went, measured."""
     memory: MemoryRecord
@@ -111,7 +114,31 @@ class Receipt(BaseModel):
             if layer > size:
                 way_out = "Number layers from 1; 0 is the embedding."
                 raise bad("the layer of a plan or decision", layer, f"0 to {size}", way_out)
+        self._check_eviction()
         return self
+
+    def _check_eviction(self) -> None:
+        """It is there where it was asked for, has the model's shape and time, and no more tokens than there were."""
+        record, asked = self.eviction, self.settings.evict is not None
+        if (record is not None) != asked:
+            legal = "a record where settings.evict asks for one, else null"
+            raise bad("eviction", None if record is None else record.name, legal, "Record what the policy did.")
+        compressions = record.compressions if record else ()
+        most = self.prompt.num_tokens + self.output.num_tokens
+        for each in compressions:
+            shape = [len(heads) for heads in each.rows_before]
+            if shape != [self.model.num_kv_heads] * self.model.num_layers:
+                legal = f"{self.model.num_layers} layers of {self.model.num_kv_heads} heads"
+                raise bad("the heads of rows_before by layer", shape, legal, "Fill every layer and head.")
+            if each.num_seen > most:
+                raise bad("num_seen", each.num_seen, f"at most {most}, prompt and answer", "Count tokens seen.")
+        took = sum(each.evict_s for each in compressions)
+        if self.seconds.evict_s < took * (1 - 1e-6):
+            legal = f"at least the sum of the compressions', {took:.6g}"
+            raise bad("evict_s", self.seconds.evict_s, legal, "Add up the compressions.")
+        if len(self.certificate.steps) > self.computed.decode_steps:
+            legal = f"at most {self.computed.decode_steps}, the decode steps"
+            raise bad("the certificate's steps", len(self.certificate.steps), legal, "Leave out a step without token.")
 
     def _per_layer(self) -> dict[str, tuple[int | float, ...]]:
         """Every sequence that has one number a layer, by name."""
@@ -120,6 +147,7 @@ class Receipt(BaseModel):
             "prefill_rows_per_layer": self.computed.prefill_rows_per_layer,
             "kv_bytes_per_layer": self.memory.kv_bytes_per_layer,
             "kv_used_bytes_per_layer": self.memory.kv_used_bytes_per_layer,
+            "kv_padding_bytes_per_layer": self.memory.kv_padding_bytes_per_layer,
             "kv_bytes_full_estimate": self.memory.kv_bytes_full_estimate,
         }
         for number, chunk in enumerate(self.prompt.chunks, 1):

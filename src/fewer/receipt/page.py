@@ -8,49 +8,23 @@ own security policy forbids it to load or run anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from fewer.receipt import summary
 from fewer.receipt.model import Receipt
+from fewer.receipt.picture import MAX_TITLE, Bar, draw_part, draw_steps, list_labels
+from fewer.receipt.remains import draw_radii, draw_remains
 from fewer.receipt.units import clip, format_bytes, format_count, format_seconds, format_share
-
-MAX_TITLE = 160
-MAX_LABELS = 8
-MAX_STEPS = 120
 
 Facts = list[tuple[str, str]]
 
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One layer of a row: `depth` 0 to 1 is how dark, or how high, it is drawn."""
-
-    depth: float
-    says: str
-    later: float = 0.0  # the share computed after the prefill
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One part of the prompt over the layers."""
-
-    title: str
-    tokens: str
-    share: str
-    cells: list[Cell]
-    says: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar of a chart: measured height and, behind it, the height of a full run; 0 to 1."""
-
-    measured: float
-    full: float
-    says: str
+BYPASSED = {
+    "not pruned": "Pruning was asked for and did not happen",
+    "not evicted": "Eviction was asked for and did not happen",
+    "not done": "Of pruning and eviction, not all that was asked for happened",
+}
 
 
 def render_page(receipt: Receipt) -> str:
@@ -67,9 +41,9 @@ def render_page(receipt: Receipt) -> str:
         rows_bars=_draw_rows(receipt),
         cache_bars=_draw_cache(receipt),
         cache_words=summary.describe_cache(receipt),
-        protected=_draw_row("Protected text", receipt.prompt.num_protected, receipt.prompt.protected_per_layer),
+        protected=draw_part("Protected text", receipt.prompt.num_protected, receipt.prompt.protected_per_layer),
         chunks=[
-            _draw_row(chunk.title or f"chunk {number}", chunk.num_tokens, chunk.kept_per_layer, chunk.revived_per_layer)
+            draw_part(chunk.title or f"chunk {number}", chunk.num_tokens, chunk.kept_per_layer, chunk.revived_per_layer)
             for number, chunk in enumerate(receipt.prompt.chunks, 1)
         ],
         prompt_words=summary.describe_prompt(receipt),
@@ -77,7 +51,10 @@ def render_page(receipt: Receipt) -> str:
         decisions=[summary.describe_decision(decision) for decision in receipt.decisions],
         method=summary.describe_pruning(receipt.settings.prune) if receipt.settings.prune else "",
         revival=summary.describe_revival(receipt.revival) if receipt.revival else "",
-        step_bars=_draw_steps(receipt.revival.revived_per_step) if receipt.revival else [],
+        step_bars=draw_steps(receipt.revival.revived_per_step, _say_revived) if receipt.revival else [],
+        bypassed=BYPASSED[summary.describe_bypass(receipt)],
+        remains=draw_remains(receipt),
+        radii=draw_radii(receipt.certificate),
         cards=_list_cards(receipt),
     )
 
@@ -89,29 +66,6 @@ def _load_template() -> Template:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("page.html.j2")
-
-
-def list_labels(size: int) -> list[int]:
-    """The layers that get a number under the picture: the first, the last, and a round step between."""
-    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, size) if size <= step * MAX_LABELS)
-    middle = [layer for layer in range(step, size, step) if layer > 1 and size - layer >= step / 2]
-    return sorted({1, *middle, size})
-
-
-def _draw_row(title: str, num_tokens: int, kept: Sequence[int], revived: Sequence[int] | None = None) -> Row:
-    cells = [
-        Cell(
-            count / num_tokens if num_tokens else 0.0,
-            f"layer {layer}: {count:,} of {format_count(num_tokens, 'token')} ({format_share(count, num_tokens)})"
-            + (f", {later:,} later" if later else ""),
-            later / num_tokens if later else 0.0,
-        )
-        for layer, (count, later) in enumerate(zip(kept, revived or [0] * len(kept), strict=True), 1)
-    ]
-    share = format_share(sum(kept), num_tokens * len(kept))
-    first, last = format_share(kept[0], num_tokens), format_share(kept[-1], num_tokens)
-    says = f"{format_count(num_tokens, 'token')}: {first} computed at layer 1, {last} at layer {len(kept)}"
-    return Row(clip(title, MAX_TITLE), f"{num_tokens:,}", share, cells, says)
 
 
 def _draw_rows(receipt: Receipt) -> list[Bar]:
@@ -141,20 +95,9 @@ def _draw_cache(receipt: Receipt) -> list[Bar]:
     ]
 
 
-def _draw_steps(counts: Sequence[int]) -> list[Bar]:
-    """Tokens that came back, a bar for each step or the mean of several; none where nothing came back."""
-    most = max(counts, default=0)
-    if not most:
-        return []
-    block = -(-len(counts) // MAX_STEPS)
-    bars = []
-    for begin in range(0, len(counts), block):
-        part = counts[begin : begin + block]
-        where = f"step {begin + 1}" if len(part) == 1 else f"steps {begin + 1} to {begin + len(part)}"
-        mean = sum(part) / len(part)
-        says = format_count(part[0], "token") if len(part) == 1 else f"{mean:.1f} tokens a step"
-        bars.append(Bar(mean / most, 0.0, f"{where}: {says} came back"))
-    return bars
+def _say_revived(part: Sequence[float]) -> str:
+    mean = sum(part) / len(part)
+    return f"{format_count(int(mean), 'token') if len(part) == 1 else f'{mean:.1f} tokens a step'} came back"
 
 
 def _list_figures(receipt: Receipt) -> list[tuple[str, str, str]]:
@@ -178,8 +121,20 @@ def _list_figures(receipt: Receipt) -> list[tuple[str, str, str]]:
             format_bytes(sum(memory.kv_used_bytes_per_layer)),
             f"a full run: {format_bytes(sum(memory.kv_bytes_full_estimate))}",
         ),
+        *_list_eviction_figures(receipt),
         ("Answer tokens", f"{receipt.output.num_tokens:,}", summary.ENDED[receipt.output.finish_reason]),
     ]
+
+
+def _list_eviction_figures(receipt: Receipt) -> list[tuple[str, str, str]]:
+    """The share of rows left by the last compression, and the bytes of the first and the last."""
+    compressions = receipt.eviction.compressions if receipt.eviction else ()
+    if not compressions:
+        return []
+    last, before = compressions[-1], compressions[0].bytes_before
+    seen = last.num_seen * receipt.model.num_layers * receipt.model.num_kv_heads
+    small = f"of tokens seen; {format_bytes(before)} before, {format_bytes(last.bytes_after)} after"
+    return [("Rows kept", format_share(last.num_after, seen), small)]
 
 
 def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
@@ -198,6 +153,7 @@ def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
                 ("tokenise and lay out", format_seconds(seconds.layout_s)),
                 ("wait in the queue", format_seconds(seconds.queue_s)),
                 ("prefill", format_seconds(seconds.prefill_s)),
+                *((("evict", format_seconds(seconds.evict_s)),) if receipt.eviction else ()),
                 ("start to first token", format_seconds(seconds.first_token_s)),
                 ("each later token", spread),
                 ("start to end", format_seconds(seconds.total_s)),
@@ -208,7 +164,13 @@ def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
             "Memory",
             [
                 ("KV cache in use", format_bytes(sum(memory.kv_used_bytes_per_layer))),
+                *(
+                    (("of it padding", format_bytes(sum(memory.kv_padding_bytes_per_layer))),)
+                    if receipt.eviction
+                    else ()
+                ),
                 ("held with reserved rows, measured", format_bytes(memory.kv_total_bytes)),
+                *((("most at a compression", format_bytes(receipt.eviction.most_bytes)),) if receipt.eviction else ()),
                 ("in use in a full run, computed", format_bytes(sum(memory.kv_bytes_full_estimate))),
                 ("weights", format_bytes(memory.weights_bytes)),
                 (f"peak: {memory.peak_scope}", format_bytes(memory.peak_bytes)),

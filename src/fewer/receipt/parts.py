@@ -212,6 +212,8 @@ class SecondsRecord(BaseModel):
     """Waiting for a place among other requests."""
     prefill_s: Seconds
     """Running the prompt through the layers."""
+    evict_s: Seconds
+    """Compressing the cache, also where nothing left it: part of the time of the token before which it ran."""
     first_token_s: Seconds | None
     """From the start of the request to its first output token; null if it has none."""
     per_output_token_s: SpreadRecord | None
@@ -228,7 +230,9 @@ class MemoryRecord(BaseModel):
     kv_bytes_per_layer: PerLayer
     """Keys and values, measured from the tensors' storages: with the rows reserved for tokens that may come."""
     kv_used_bytes_per_layer: PerLayer
-    """Of kv_bytes_per_layer: the rows of tokens that are there; to be compared with kv_bytes_full_estimate."""
+    """Of kv_bytes_per_layer: the rows that are there, with padding; to be compared with kv_bytes_full_estimate."""
+    kv_padding_bytes_per_layer: PerLayer
+    """Of kv_used_bytes_per_layer: rows that hold nothing, where heads of a layer keep different numbers of rows."""
     kv_bytes_full_estimate: PerLayer
     """What a full run would use in each layer, without reserved rows: computed from the shapes, not measured."""
     kv_total_bytes: Count
@@ -249,6 +253,10 @@ class MemoryRecord(BaseModel):
             if used > held:
                 way_out = "Count the rows that are stored."
                 raise bad("kv_used_bytes_per_layer", used, f"at most {held}, what the layer holds", way_out)
+        for padding, used in zip(self.kv_padding_bytes_per_layer, self.kv_used_bytes_per_layer, strict=False):
+            if padding > used:
+                legal, way_out = f"at most {used}, what is in use", "Count the rows that hold nothing."
+                raise bad("kv_padding_bytes_per_layer", padding, legal, way_out)
         return self
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
+from fewer.receipt.eviction import CompressionRecord
 from fewer.receipt.model import Receipt
 from fewer.receipt.revival import RevivalRecord
 from fewer.receipt.units import format_bytes, format_count, format_seconds, format_share
@@ -58,7 +59,11 @@ def describe_cache(receipt: Receipt) -> str:
     memory = receipt.memory
     used, full = sum(memory.kv_used_bytes_per_layer), sum(memory.kv_bytes_full_estimate)
     words = f"{format_bytes(used)} in use, a full run {format_bytes(full)} (computed)"
-    return f"{words}; {format_bytes(memory.kv_total_bytes)} held with the rows reserved"
+    padding = sum(memory.kv_padding_bytes_per_layer)
+    words += f"; {format_bytes(padding)} of it padding" if padding else ""
+    words += f"; {format_bytes(memory.kv_total_bytes)} held with the rows reserved"
+    most = receipt.eviction.most_bytes if receipt.eviction else 0
+    return words + (f", at a compression at most {format_bytes(most)}" if most else "")
 
 
 def describe_memory(receipt: Receipt) -> str:
@@ -120,12 +125,49 @@ def _describe_active(record: RevivalRecord) -> str:
     return f"; a step saw {span}{format_count(high, 'prompt token')} above the last stop"
 
 
+def describe_policy(evict: dict[str, JsonValue]) -> str:
+    """The policy of eviction and what mainly sets it."""
+    words = [str(evict.get("name", ""))]
+    for name, usual in (("keep", None), ("layers", "uniform"), ("heads", "equal")):
+        value = evict.get(f"budget.{name}")
+        if value not in (None, usual):
+            words.append(f"budget {value}" if name == "keep" else f"{name} {value}")
+    words += [f"{name} {evict[name]}" for name in ("every", "block") if evict.get(name) is not None]
+    if evict.get("moment") == "context":
+        words.append("before the question is read")
+    return "; ".join([*words, *([str(evict["estimator"])] if "estimator" in evict else [])])
+
+
+def describe_compression(each: CompressionRecord) -> str:
+    """What one compression of the cache left."""
+    before, after = each.num_before, each.num_after
+    words = f"after {format_count(each.num_seen, 'token')}: {format_share(after, before)} of the rows stayed "
+    words += f"({after:,} of {before:,}); {format_bytes(each.bytes_before)} before, "
+    words += f"{format_bytes(each.bytes_after)} after"
+    words += f" with {format_count(each.num_padding, 'row')} of padding" if each.num_padding else ""
+    return f"{words}; {format_seconds(each.evict_s)}"
+
+
+def describe_bypass(receipt: Receipt) -> str:
+    """What the reasons in `bypass` are about."""
+    if receipt.settings.evict is None:
+        return "not pruned"
+    return "not evicted" if receipt.settings.prune is None else "not done"
+
+
 def describe_claim(receipt: Receipt) -> str:
     """What can be claimed about the part left out."""
     claim: CertificateRecord = receipt.certificate
     if claim.kind == "none":
-        nothing_left_out = not receipt.computed.token_layers_skipped and receipt.settings.evict is None
+        evicted = receipt.eviction is not None and receipt.eviction.compressions
+        nothing_left_out = not receipt.computed.token_layers_skipped and not evicted
         return f"none; {claim.says}" + (" (no token was left out)" if nothing_left_out else "")
-    level = f" (fails with probability at most {claim.alpha:g})" if claim.alpha is not None else ""
-    kind = "e-process" if claim.kind == "eprocess" else claim.kind
-    return f"{kind}, radius {claim.radius:.4g}{level}: {claim.says}"
+    return f"{claim.kind}, {claim.radius:.4g}: {claim.says}"
+
+
+def describe_radii(claim: CertificateRecord) -> str:
+    """All steps of an estimate in a line; empty where there are none."""
+    if claim.mean is None or claim.largest is None:
+        return ""
+    steps = format_count(len(claim.steps), "step")
+    return f"over {steps} the mean is {claim.mean:.4g} and the largest {claim.largest:.4g}"

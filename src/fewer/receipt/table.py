@@ -55,7 +55,7 @@ class ComparisonTable:
         for each in self.comparison.quantities:
             ratio = "-" if each.ratio is None else f"{each.ratio:.3f}"
             ratio += "" if each.comparable else " ?"
-            show = _write_amount if each.name.endswith(" s") else _write_count
+            show = _write_amount if each.name.endswith(" s") or each.kind == "certificate" else _write_count
             table.add_row(each.name, show(each.this), show(each.other), ratio)
         yield table
         for heading, lines in (
@@ -67,8 +67,8 @@ class ComparisonTable:
                 yield from (Text("- ") + _write(line, 400, encoding) for line in lines)
 
 
-def _write_amount(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds:.4g}"
+def _write_amount(amount: float | None) -> str:
+    return "-" if amount is None else f"{amount:.4g}"
 
 
 def _write_count(count: float | None) -> str:
@@ -76,7 +76,8 @@ def _write_count(count: float | None) -> str:
 
 
 def _list_facts(receipt: Receipt, width: int, encoding: str) -> Table:
-    prune, revival = receipt.settings.prune, _list_revival(receipt, width, encoding)
+    prune, evict = receipt.settings.prune, receipt.settings.evict
+    revival = _list_revival(receipt, width, encoding)
     facts = [
         ("model", receipt.model.name),
         ("", summary.describe_model(receipt)),
@@ -87,11 +88,14 @@ def _list_facts(receipt: Receipt, width: int, encoding: str) -> Table:
         *(("pruned" if number == 0 else "", line) for number, line in enumerate(_list_plans(receipt))),
         *(("asked" if number == 0 else "", line) for number, line in enumerate(_list_decisions(receipt))),
         *(("revived" if number == 0 else "", line) for number, line in enumerate(revival)),
-        *(("not pruned", reason) for reason in receipt.bypass),
+        *((("policy", summary.describe_policy(evict)),) if evict else ()),
+        *(("evicted" if number == 0 else "", line) for number, line in enumerate(_list_compressions(receipt))),
+        *((summary.describe_bypass(receipt), reason) for reason in receipt.bypass),
         ("time", summary.describe_seconds(receipt)),
         ("KV cache", summary.describe_cache(receipt)),
         ("memory", summary.describe_memory(receipt)),
         ("certificate", summary.describe_claim(receipt)),
+        *(("", line) for line in _list_radii(receipt, width, encoding)),
         *(("", f"if {assumption}") for assumption in receipt.certificate.assumptions),
     ]
     table = Table.grid(padding=(0, 1))
@@ -117,6 +121,23 @@ def _list_revival(receipt: Receipt, width: int, encoding: str) -> list[str]:
         each = format_count(-(-len(counts) // max_marks), "step")
         marks = draw_marks(counts, most, max_marks, encoding != "utf-8")
         lines.append(f"{marks} one mark for {each}; highest: {most:,}")
+    return lines
+
+
+def _list_compressions(receipt: Receipt) -> list[str]:
+    compressions = receipt.eviction.compressions if receipt.eviction else ()
+    return _shorten([summary.describe_compression(each) for each in compressions], "more compression")
+
+
+def _list_radii(receipt: Receipt, width: int, encoding: str) -> list[str]:
+    """Of an estimate: marks for the steps and for the layers, in words where all are 0."""
+    claim, max_marks = receipt.certificate, MAX_MARKS[80 if width >= 80 else 60]
+    lines = [words] if (words := summary.describe_radii(claim)) else []
+    for name, values in (("step", claim.steps), ("layer", claim.per_layer or ())):
+        if lines and (most := max(values, default=0.0)):
+            each = format_count(-(-len(values) // max_marks), name)
+            marks = draw_marks(values, most, max_marks, encoding != "utf-8")
+            lines.append(f"{marks} one mark for {each}; highest: {most:.4g} at {name} {values.index(most) + 1}")
     return lines
 
 
@@ -162,14 +183,14 @@ def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:
     return table
 
 
-def draw_marks(kept: Sequence[int], num_tokens: int, max_marks: int, ascii_only: bool = False) -> str:
-    """At most `max_marks` marks for the counts in order, each the mean share of `num_tokens`; a dot is none at all."""
+def draw_marks(kept: Sequence[float], most: float, max_marks: int, ascii_only: bool = False) -> str:
+    """At most `max_marks` marks for the numbers in order, each the mean share of `most`; a dot is none at all."""
     shades = ASCII_SHADES if ascii_only else SHADES
     block = -(-len(kept) // max_marks)
     marks = []
     for begin in range(0, len(kept), block):
         part = kept[begin : begin + block]
-        share = sum(part) / (len(part) * num_tokens) if num_tokens else 0.0
+        share = sum(part) / (len(part) * most) if most else 0.0
         marks.append(shades[0] if share == 0 else shades[max(1, round(share * 8))])
     return "".join(marks)
 

@@ -44,9 +44,10 @@ def list_arms(estimates: Estimates, name: str = "") -> Section:
     costs = Table(
         f"{name}costs",
         "What the arms cost",
-        "Computed: token-layers of the prefill over tokens times layers. Kept: tokens that reach the last layer. "
-        "Bytes are of keys and values at the answer's end. Means over items. The speedup is the geometric mean over "
-        "items of the full run's seconds to the first token over the arm's, where both ran alone. " + HOW,
+        "Computed: token-layers of the prefill over tokens times layers. Kept: tokens that reach the last layer; of "
+        "arms that evict, rows of keys and values held once the prompt was read. Bytes are of keys and values at the "
+        "answer's end. Means over items. The speedup is the geometric mean over items of the full run's seconds to the "
+        "first token over the arm's, where both ran alone. " + HOW,
         (
             *HEADS,
             Column("n", "n"),
@@ -114,7 +115,7 @@ def _write_costs(estimates: Estimates, category: str, arm: Arm) -> tuple[Cell, .
         word(read_keep(arm)),
         number(_count(log, category, arm)),
         number(mean_of(log.values(arm.name, "computed_fraction"), among), write_share),
-        number(mean_of(log.values(arm.name, "kept_fraction"), among), write_share),
+        number(mean_of(log.kept(arm.name), among), write_share),
         estimate(supporting, write_share, "no labelled evidence"),
         number(mean_of(held, among), write_bytes),
         number(share, write_share),

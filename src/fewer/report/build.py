@@ -17,6 +17,7 @@ from fewer.report.compare import compare_runs
 from fewer.report.decided import list_decided
 from fewer.report.equal import compare_at_equal
 from fewer.report.estimates import Estimates
+from fewer.report.evicted import list_evicted
 from fewer.report.figures.answers import draw_agreement, draw_margins
 from fewer.report.figures.lengths import draw_heat, draw_lengths
 from fewer.report.figures.ranking import draw_areas, draw_coverage
@@ -76,6 +77,8 @@ def _describe(estimates: Estimates, name: str, published: Sequence[Published]) -
     sections += [lengths] if lengths else []
     revived = list_revived(estimates, name)
     sections += [revived] if revived else []
+    evicted = list_evicted(estimates, name)
+    sections += [evicted] if evicted else []
     decided = list_decided(estimates, name)
     sections += [decided] if decided else []
     margins = list_margins(log, name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fewer.report.block import Paragraph, Section
 from fewer.report.estimates import LEVEL, Estimates
 from fewer.report.number import write_count
@@ -25,8 +27,19 @@ def say_what_not(runs: Sequence[Estimates], differences: int) -> Section:
         "Kept and computed shares, bytes and token-layers are exact counts. Seconds are measured, on a machine "
         "that may have done other things as well; take the ratio, and only of answers that ran alone.",
         "Nothing in a score says that what was left out was not needed. No certificate is given here for any token.",
+        *_of_certificates(runs),
     ]
     return Section("not", "What these numbers are not", tuple(Paragraph(text) for text in texts))
+
+
+def _of_certificates(runs: Sequence[Estimates]) -> list[str]:
+    if not any(np.isfinite(estimates.log.numbers("certificate")).any() for estimates in runs):
+        return []
+    return [
+        "Certificates here are estimates from the sampling design, of attention outputs and not of answers: their "
+        "coverage is measured elsewhere, in replays with the evicted rows at hand, and a small one does not say that "
+        "an answer is right."
+    ]
 
 
 def _of_machines(runs: Sequence[Estimates]) -> list[str]:

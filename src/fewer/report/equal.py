@@ -39,13 +39,13 @@ def compare_at_equal(estimates: Estimates, name: str = "") -> Section:
     for category in log.categories:
         among = log.among("category", category)
         for a, b, budget in kept:
-            shares = _pair_means(log.values(a.name, "kept_fraction"), log.values(b.name, "kept_fraction"), among)
+            shares = _pair_means(log.kept(a.name), log.kept(b.name), among)
             rows += _write_pair(estimates, category, budget, (a, b), shares, write_share)
     blocks += _tabulate(
         f"{name}equal-tokens",
         "At equal kept tokens",
         "Both keep the same share or number of prompt tokens by their setting. What they compute may still differ: an "
-        "arm that prunes later computes more.",
+        "arm that prunes later computes more, and one that evicts computes all and keeps so many rows in each head.",
         rows,
         "No two arms have the same keep.",
     )

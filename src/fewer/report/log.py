@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from fewer.errors import BadInput
 from fewer.report.number import write_count
-from fewer.study.arms import Arm
+from fewer.study.arms import Arm, name_by_settings
 from fewer.study.folder import Run
+from fewer.study.signals import CERTIFICATES
 from fewer.study.spec import Outcome
 
-__all__ = ["SHORT", "SIGNALS", "Log", "name_arm", "read_family", "read_keep"]
+__all__ = ["RANKED", "SHORT", "SIGNALS", "Log", "name_arm", "read_family", "read_keep"]
 
 Floats = NDArray[np.float64]
 Texts = NDArray[np.object_]
@@ -32,7 +33,10 @@ SIGNALS = {
     "first_margin": "margin of the first token",
 }
 """What an answer shows of itself without the full run; larger is surer, for all of them."""
+RANKED = SIGNALS | {"certificate": "certificate"}
+"""What may rank answers. A larger certificate is less sure, and only arms with known probabilities have one."""
 SHORT = {"mean_logprob": "log-prob.", "min_margin": "min margin", "first_margin": "first margin"}
+SHORT |= {"certificate": "certificate"}
 """The same where there is little room."""
 
 
@@ -116,6 +120,18 @@ class Log:
                 self._cells[key] = np.where(counts > 0, sums / counts, np.nan)
         return self._cells[key]
 
+    def surest(self, signal: str) -> Floats:
+        """A signal (rows,), turned so that larger is surer; NaN for null."""
+        return -self.numbers(signal) if signal in CERTIFICATES else self.numbers(signal)
+
+    def kept(self, arm: str) -> Floats:
+        """The share that stayed for each item (items,): of the rows of keys and values where the arm evicts.
+
+        Where it does not, of the tokens that reached the last layer.
+        """
+        rows = self.values(arm, "kv_kept_fraction")
+        return np.where(np.isfinite(rows), rows, self.values(arm, "kept_fraction"))
+
     def outcomes(self, outcome: Outcome) -> tuple[Mask, Mask]:
         """Which rows (rows,) have the outcome, and for which it can be told: it may need the full run's score."""
         if outcome.name in self._outcomes:
@@ -163,7 +179,7 @@ class Log:
 
     @cached_property
     def families(self) -> dict[str, int]:
-        """A number for each way of pruning, budgets aside: its colour and shape in every picture."""
+        """A number for each way of leaving things out, budgets aside: its colour and shape in every picture."""
         names = dict.fromkeys(read_family(arm) for arm in self.pruned)
         return {name: number for number, name in enumerate(names)}
 
@@ -179,11 +195,15 @@ class Log:
 
 
 def read_keep(arm: Arm) -> str:
-    """The arm's budget in one spelling: `25%` or `256 tokens`; "" where it has none."""
-    keep = dict(arm.settings).get("keep")
-    if keep is None:
-        return ""
-    text = str(keep).strip()
+    """The arm's budget in one spelling: `25%` or `256 tokens`; "" where it has none, and two where it has two.
+
+    The budget of an eviction is of rows for each head, that of a pruning of tokens; both are written alike.
+    """
+    return ", ".join(map(_spell, arm.budgets))
+
+
+def _spell(text: str) -> str:
+    text = text.strip()
     try:
         if text.endswith("%"):
             return f"{float(text[:-1]):g}%"
@@ -195,7 +215,7 @@ def read_keep(arm: Arm) -> str:
 
 
 def read_family(arm: Arm) -> str:
-    """What arms of different budgets have in common: how they prune, and their other settings."""
+    """What arms of different budgets have in common: how they leave things out, and their other settings."""
     if arm.is_full:
         return "full"
     if arm.condition == "no_context":
@@ -205,12 +225,12 @@ def read_family(arm: Arm) -> str:
     others = [
         value if isinstance(value, str) and value not in ("none", "off") else f"{key}={value}"
         for key, value in arm.settings
-        if key != "keep"
+        if key.removeprefix("prune.").removeprefix("evict.") not in ("keep", "budget")
     ]
-    return " ".join([arm.prune, *others])
+    return " ".join([arm.way, *others])
 
 
 def name_arm(arm: Arm) -> str:
     """A short name, the budget first: `50% static`; the study's own where it gave one."""
-    default = " ".join([arm.prune, *(f"{key}={value}" for key, value in arm.settings)])
-    return f"{read_keep(arm)} {read_family(arm)}".strip() if arm.name == default else arm.name
+    unnamed = arm.way != "full" and arm.name == name_by_settings(arm)
+    return f"{read_keep(arm)} {read_family(arm)}".strip() if unnamed else arm.name

@@ -9,7 +9,7 @@ import numpy as np
 from fewer.report.block import Block, Column, Paragraph, Section, Table, estimate, number, word
 from fewer.report.estimates import RESAMPLES, Estimates
 from fewer.report.figures.answers import order_arms
-from fewer.report.log import SHORT, SIGNALS, Log, read_family, read_keep
+from fewer.report.log import RANKED, SHORT, Log, read_family, read_keep
 from fewer.report.number import write_share
 from fewer.study.arms import Arm
 from fewer.study.spec import Outcome
@@ -46,7 +46,7 @@ def rank_all(estimates: Estimates) -> list[Ranked]:
             mine = log.of_arm(arm.name) & known
             if arm.is_full and (outcome.full_at_least is not None or outcome.full_below is not None):
                 continue
-            for signal in SIGNALS:
+            for signal in RANKED:
                 has = mine & np.isfinite(log.numbers(signal))
                 if not has.any():
                     continue
@@ -80,8 +80,9 @@ def list_ranked(estimates: Estimates, ranked: list[Ranked], figures: list[Block]
         "Areas within a budget",
         "The area under the ROC curve of a signal for an outcome, over pairs of answers of the same task, length and "
         "budget; answers are units, clusters are resampled whole. A higher signal is taken as likelier a good outcome, "
-        "a lower one as likelier a bad one; 0.5 is chance, below it the signal points the wrong way. Answers without "
-        f"the signal (failed, refused) cannot be ranked and are counted in the last column. Outcomes: {outcomes}. "
+        "a lower one as likelier a bad one, a certificate the other way round; 0.5 is chance, below it the signal "
+        "points the wrong way. Answers without the signal (failed, refused) cannot be ranked and are counted in the "
+        f"last column. Outcomes: {outcomes}. "
         "Brackets are 95% intervals by the bias-corrected and accelerated bootstrap over clusters, "
         f"{RESAMPLES:,} resamples.",
         (
@@ -100,7 +101,7 @@ def list_ranked(estimates: Estimates, ranked: list[Ranked], figures: list[Block]
                 word(entry.outcome),
                 word(entry.budget),
                 word(entry.arm),
-                word(SIGNALS[entry.signal]),
+                word(RANKED[entry.signal]),
                 estimate(entry.area, why=entry.why),
                 number(entry.area.n if entry.area else None),
                 number(entry.area.clusters if entry.area else None),
@@ -121,7 +122,7 @@ def _list_coverage(log: Log, ranked: list[Ranked], name: str) -> Table:
     for entry in ranked:
         shares = _share_at(log, arms[entry.arm], outcomes[entry.outcome], entry.signal)
         cells = (number(share, write_share) for share in shares)
-        head = (word(entry.outcome), word(entry.budget), word(entry.arm), word(SIGNALS[entry.signal]))
+        head = (word(entry.outcome), word(entry.budget), word(entry.arm), word(RANKED[entry.signal]))
         rows.append((*head, *cells, number(entry.num_ranked)))
     columns = (
         Column("outcome", "outcome", "text"),
@@ -140,7 +141,7 @@ def _list_coverage(log: Log, ranked: list[Ranked], name: str) -> Table:
 
 def _share_at(log: Log, arm: Arm, outcome: Outcome, signal: str) -> list[float]:
     holds, known = log.outcomes(outcome)
-    values = log.numbers(signal)
+    values = log.surest(signal)
     inside = log.of_arm(arm.name) & known & np.isfinite(values)
     curve = risk_coverage(values[inside], holds[inside].astype(float))
     return [float(share) for share in np.interp(COVERAGES, curve.coverage, curve.risk)]

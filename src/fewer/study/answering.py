@@ -17,6 +17,7 @@ from fewer.engine import Answer, Engine, Outcome, Request
 from fewer.errors import PromptTooLong
 from fewer.receipt import Receipt
 from fewer.study.cells import Cell
+from fewer.study.evicted import describe_eviction, left_something_out
 from fewer.study.item import Item, lay_out_item
 from fewer.study.metrics import score
 from fewer.study.prepare import Unit
@@ -50,7 +51,7 @@ class Answering:
             if condition == "removed_text":
                 found = [self._answer_without(unit.item, _find(rows, cell), cell) for cell in cells]
             else:
-                item = unit.item if condition == "aware" else unit.item.without_context()
+                item = unit.item.without_context() if condition == "no_context" else unit.item
                 found = self._answer_all(item, cells)
             for cell, row in zip(cells, found, strict=True):
                 rows[cell] = dict.fromkeys(SCHEMA.names) | self.stamp | self._identify(unit, cell) | row
@@ -124,7 +125,7 @@ class Answering:
                 seed=cell.draw_seed(item),
                 logprobs=0 if "margins" in self.study.signals else None,
             )
-            requests.append(Request(prompt, sampling, cell.arm.planner))
+            requests.append(Request(prompt, sampling, cell.arm.planner, evict=cell.arm.policy))
         reference = None
         if "nll" in self.study.signals:
             ending = str(self.engine.tokenizer.decode(prompt.ids[-1:].tolist()))
@@ -148,7 +149,7 @@ class Answering:
             error = outcome.error
             return _nothing("failed", f"{type(error).__name__}: {error}") | {"num_tokens": len(prompt)}
         answer, receipt = outcome.answer, outcome.answer.receipt
-        row = _count(prompt, receipt) | _say(item, answer)
+        row = _count(prompt, receipt) | describe_eviction(receipt) | _say(item, answer)
         if answer.logprobs is not None:
             row |= {
                 "first_margin": receipt.output.first_token_margin,
@@ -178,7 +179,7 @@ class Answering:
             "evict": arm.evict,
             "condition": arm.condition,
             "settings": json.dumps(settings, sort_keys=True),
-            "keep": str(settings["keep"]) if "keep" in settings else None,
+            "keep": ", ".join(arm.budgets) or None,
             "seed": cell.seed,
             "asked_length": item.meta.get("length"),
             "depth": item.meta.get("depth"),
@@ -199,9 +200,10 @@ def _nothing(status: str, reason: str) -> dict[str, Any]:
 def _say(item: Item, answer: Answer) -> dict[str, Any]:
     """The answer and what it is worth."""
     receipt = answer.receipt
+    bypassed = bool(receipt.bypass) and not left_something_out(receipt)
     return {
-        "status": "bypassed" if receipt.bypass else "ok",
-        "reason": "; ".join(receipt.bypass) or None,
+        "status": "bypassed" if bypassed else "ok",
+        "reason": "; ".join(receipt.bypass) if bypassed else None,
         "text": answer.text,
         "ids": list(answer.ids),
         "finish_reason": answer.finish_reason,
@@ -222,6 +224,7 @@ def _count(prompt: Prompt, receipt: Receipt) -> dict[str, Any]:
         "kept_fraction": rows[-1] / len(prompt),
         "kv_bytes": receipt.memory.kv_total_bytes,
         "kv_bytes_full": sum(receipt.memory.kv_bytes_full_estimate),
+        "kv_used_bytes": sum(receipt.memory.kv_used_bytes_per_layer),
         "shared": receipt.run.shared_prefill,
         "batch_mates": receipt.run.batch_mates,
         "prefill_s": seconds.prefill_s,

@@ -31,10 +31,12 @@ class Cell:
 def list_cells(study: Study) -> tuple[Cell, ...]:
     """The answers that each item gets, the full one first: every seed where something is drawn, else the first.
 
-    The text without what an arm removed follows that arm's draws, seed by seed.
+    An arm with a seed of its own has that one alone. The text without what an arm removed follows that arm's draws,
+    seed by seed.
     """
     arms = sorted(study.expanded, key=lambda arm: not arm.is_full)
     drawing = study.sampling.temperature > 0
-    drawn = {arm.name for arm in arms if arm.draws or drawing}
-    drawn |= {arm.name for arm in arms if arm.like in drawn}
-    return tuple(Cell(arm, seed) for arm in arms for seed in (study.seeds if arm.name in drawn else study.seeds[:1]))
+    seeds = {arm.name: study.seeds if arm.draws or drawing else study.seeds[:1] for arm in arms}
+    seeds |= {arm.name: (arm.seed,) for arm in arms if arm.seed is not None}
+    seeds |= {arm.name: seeds[arm.like] for arm in arms if arm.like is not None}
+    return tuple(Cell(arm, seed) for arm in arms for seed in seeds[arm.name])

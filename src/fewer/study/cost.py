@@ -5,7 +5,9 @@ pays only for its kept tokens in the layers above. A share of the layers is take
 Then all arms decode together, and each reads the reference answer in one more pass. With `share: false` every arm does
 all of it alone. What an arm keeps is its budget; protected tokens beyond it are not known before the run, nor is
 whether a method declines. An arm of entroprefill that names no `monitor`, or no `keep`, is taken to prune nothing. An
-arm of `removed_text` reads, alone, as much text as the arm that it is like keeps.
+arm of `removed_text` reads, alone, as much text as the arm that it is like keeps. An arm that evicts holds its budget
+while it decodes, and all that was prefilled before; compressing and certificates take no time here. Where it reads the
+prompt in parts (`moment: context`, `block`) it prefills by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fewer.prune import LazyLLM
 from fewer.study.arms import Arm
@@ -68,7 +70,9 @@ class _Way:
 
     layer: int  # after which it leaves the others
     parts: tuple[tuple[float, int], ...]  # share of the layers, and tokens that go through them
-    held: float  # tokens whose keys it holds, the mean over layers
+    held: float  # tokens whose keys it holds while decoding, the mean over layers
+    most: float  # the most that it holds before
+    alone: bool = False  # whether it shares nothing of its prefill
 
 
 def cost_item(study: Study, item: Item, num_tokens: int, rates: Rates) -> Cost:
@@ -136,14 +140,15 @@ def _add_group(
     groups = [ways] if study.share else [[way] for way in ways]
     reference = max(1, math.ceil(len(item.answers[0]) * tokens_per_letter)) if "nll" in study.signals else 0
     for group in groups:
-        trunk = max(way.layer for way in group)
+        trunk = max((way.layer for way in group if not way.alone), default=0)
         parts = [(trunk / depth, size), *(part for way in group for part in way.parts)]
         total.prefill_s += sum(share * rates.prefill.at(tokens, tokens**2) for share, tokens in parts)
         total.token_layers += depth * sum(share * tokens for share, tokens in parts)
-        total.prefills += trunk > 0
-        total.branches += sum(way.layer < depth for way in group) if study.share else 0
+        total.prefills += (trunk > 0) + sum(way.alone for way in group)
+        total.branches += sum(way.layer < depth for way in group if not way.alone) if study.share else 0
         kept = [way.held for way in group]
-        total.kv_tokens = max(total.kv_tokens, sum(kept) + len(kept) * new + size * trunk / depth)
+        most = sum(way.most for way in group)
+        total.kv_tokens = max(total.kv_tokens, most + len(kept) * new + size * trunk / depth)
         seen = rates.new_tokens.get(item.task)
         lengths = (1.0 if seen is None else min(seen, new), new if seen is None else min(seen, new), float(new))
         total.step_s = tuple(  # type: ignore[assignment]
@@ -154,9 +159,21 @@ def _add_group(
 
 def _find_way(arm: Arm, size: int, depth: int) -> _Way:
     """The arm's way through the layers; the full run never leaves the others."""
+    way, policy = _prune(arm, size, depth), arm.policy
+    if policy is None:
+        return way
+    held = min(way.held, _budget(policy.budget.keep, size))
+    if policy.moment == "prompt" and policy.block is None:
+        return replace(way, held=held)
+    most = size if policy.block is None else min(size, held + policy.block)
+    return _Way(depth, ((1.0, size),), held, most, alone=True)
+
+
+def _prune(arm: Arm, size: int, depth: int) -> _Way:
+    """What the planner makes of it."""
     planner = arm.planner
     if planner is None:
-        return _Way(depth, ((0.0, size),), size)
+        return _Way(depth, ((0.0, size),), size, size)
     if isinstance(planner, LazyLLM):  # what was left out stays below its stop, to come back from
         keeps = planner.keeps(depth)
         ends = [*list(keeps)[1:], depth]
@@ -164,11 +181,11 @@ def _find_way(arm: Arm, size: int, depth: int) -> _Way:
         sizes = [_budget(keep, size) for keep in keeps.values()]
         first = min(keeps)
         held = size * first / depth + sum(share * kept for share, kept in zip(parts, sizes, strict=True))
-        return _Way(first, tuple(zip(parts, sizes, strict=True)), held)
-    keep = dict(arm.settings).get("keep")
+        return _Way(first, tuple(zip(parts, sizes, strict=True)), held, held)
+    keep = arm.parts.planner.get("keep")
     budget = size if keep is None else _budget(Keep.parse(keep), size)
     layer = min(planner.layers(depth), default=depth)
-    return _Way(layer, (((depth - layer) / depth, budget),), budget)
+    return _Way(layer, (((depth - layer) / depth, budget),), budget, budget)
 
 
 def _budget(keep: Keep, size: int) -> int:

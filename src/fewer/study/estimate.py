@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from fewer.study.answers import Answer, ByItem, average
 from fewer.study.eligibility import choose_method
-from fewer.study.signals import PREDICTORS
+from fewer.study.signals import CERTIFICATES, PREDICTORS
 from fewer.study.spec import Claim, Outcome, Study
 from fewer.study.stats import Interval, auc, geometric_mean_ratio, mean, mean_difference
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 HIGHER_IS_BETTER = (*PREDICTORS, "computed_fraction", "kept_fraction", "supporting_kept")
-HIGHER_IS_WORSE = ("nll",)
+HIGHER_IS_WORSE = ("nll", *CERTIFICATES)
 TIMED = ("ok", "bypassed")  # statuses whose seconds may count
 COLUMNS = (*HIGHER_IS_BETTER, *HIGHER_IS_WORSE, "shared", "first_token_s")
 

@@ -203,6 +203,8 @@ def _find_notes(study: Study, rates: Rates, refused: int, extrapolated: int) -> 
             "Whether entroprefill prunes a prompt is not known before: its arms are taken to reach their keep after "
             "the first layer of their monitor, and to prune nothing where one of the two is not named."
         )
+    if any(arm.evict != "none" for arm in study.expanded):
+        notes.append("Compressing a cache and computing certificates are not in it: they were not measured.")
     if rates.step is None:
         notes.append("Decoding was not measured: seconds are those of the prefills alone.")
     if not rates.new_tokens:

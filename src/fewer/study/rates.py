@@ -178,10 +178,11 @@ def _step_point(group: list[dict[str, Any]]) -> tuple[Sequence[float], float] | 
 
 
 def _kept(row: dict[str, Any]) -> float:
-    """Tokens of the prompt that was run which reached the last layer; a shorter text's shares are of the whole one."""
+    """Tokens of the prompt that was run whose keys are read; a shorter text's shares are of the whole one."""
     if row["condition"] == "removed_text":
         return float(row["num_tokens"])
-    return float(row["kept_fraction"] * row["num_tokens"])
+    share = row["kept_fraction"] if row["kv_kept_fraction"] is None else row["kv_kept_fraction"]
+    return float(share * row["num_tokens"])
 
 
 def _random_prompt(engine: Engine, length: int, num_chunks: int, seed: int) -> Prompt:

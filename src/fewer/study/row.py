@@ -1,16 +1,18 @@
 """One row of a run's log: one item under one arm and seed. The schema is the published interface of the logs.
 
 Numbers carry their unit in the name; `_s` is seconds. A refused or failed answer has a row too: its score is 0, its
-`status` and `reason` say why, and it stays in every denominator.
+`status` and `reason` say why, and it stays in every denominator. Columns of `LATER` came when there were logs already:
+they are null in rows that were written before them, and are no new version.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["LOG_VERSION", "SCHEMA", "STATUSES", "to_table"]
+__all__ = ["LATER", "LOG_VERSION", "SCHEMA", "STATUSES", "read_table", "to_table"]
 
 LOG_VERSION = "1"
 STATUSES = {
@@ -38,9 +40,9 @@ SCHEMA = pa.schema(
         ("arm", _TEXT),
         ("prune", _TEXT),
         ("evict", _TEXT),
-        ("condition", _TEXT),
-        ("settings", _TEXT),  # JSON: the planner's settings
-        ("keep", _TEXT),  # of the settings, as written; null where the arm has none
+        ("condition", _TEXT),  # "stream" where the cache was compressed before the question was read
+        ("settings", _TEXT),  # JSON: the planner's and the policy's settings
+        ("keep", _TEXT),  # of the settings keep and budget, as written; null where the arm has none
         ("seed", _INT),
         ("status", _TEXT),
         ("reason", _TEXT),  # null where status is ok
@@ -65,8 +67,15 @@ SCHEMA = pa.schema(
         ("computed_fraction", _FLOAT),  # token-layers computed in the prefill over tokens x layers
         ("kept_fraction", _FLOAT),  # tokens that reached the last layer over tokens
         ("supporting_kept", _FLOAT),  # the same, of the supporting chunks' tokens; null where none is labelled
-        ("kv_bytes", _INT),
+        ("kv_bytes", _INT),  # held at the answer's end, with the rows reserved for tokens that may come
         ("kv_bytes_full", _INT),
+        ("kv_used_bytes", _INT),  # of kv_bytes: the rows that are there, with what fills up shorter heads
+        ("kv_kept_fraction", _FLOAT),  # rows held once the prompt was read, of a full run's; null unless the arm evicts
+        ("kv_most_bytes", _INT),  # the most held before or after a compression; null where there was none
+        ("evict_s", _FLOAT),  # compressing; null unless the arm evicts
+        ("certificate", _FLOAT),  # the largest of the first six steps, each a mean over layers and heads; or null
+        ("certificate_mean", _FLOAT),  # the mean over all steps
+        ("certificate_largest", _FLOAT),  # the largest of all steps
         ("shared", _BOOL),  # the prefill shared layers with other arms: prefill_s is a sum of measured parts
         ("batch_mates", _INT),  # others in the same steps, at most; they slow its decoding
         ("prefill_s", _FLOAT),
@@ -89,6 +98,17 @@ SCHEMA = pa.schema(
 )
 
 
+LATER = (
+    "kv_used_bytes",
+    "kv_kept_fraction",
+    "kv_most_bytes",
+    "evict_s",
+    "certificate",
+    "certificate_mean",
+    "certificate_largest",
+)
+
+
 def to_table(rows: list[dict[str, Any]]) -> pa.Table:
     """Rows as a table of the schema. A missing key, an unknown one or a wrong type is an error (ArrowInvalid)."""
     names = set(SCHEMA.names)
@@ -96,3 +116,16 @@ def to_table(rows: list[dict[str, Any]]) -> pa.Table:
         if set(row) != names:
             raise pa.ArrowInvalid(f"a row differs from the schema in {sorted(set(row) ^ names)}")
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def read_table(found: list[Mapping[str, Any]] | pa.Table) -> pa.Table:
+    """Stored rows as a table of the schema, null for columns of `LATER` that they lack. Errors are as of `to_table`.
+
+    A table with further columns loses them; one that lacks another column is a KeyError.
+    """
+    if not isinstance(found, pa.Table):
+        return to_table([dict.fromkeys(LATER) | dict(row) for row in found])
+    for name in LATER:
+        if name not in found.column_names:
+            found = found.append_column(name, pa.nulls(found.num_rows, SCHEMA.field(name).type))
+    return found.select(SCHEMA.names).cast(SCHEMA)

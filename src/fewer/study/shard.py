@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from fewer.errors import BadInput, bad
 from fewer.study.files import append_whole, refuse, sync
-from fewer.study.row import SCHEMA, to_table
+from fewer.study.row import read_table, to_table
 
 __all__ = ["Shard", "open_shard", "read_shard"]
 
@@ -56,7 +56,7 @@ class Shard:
         sealed = path.with_suffix(".parquet")
         waiting = sealed.with_suffix(".part")
         try:
-            pq.write_table(to_table(rows), waiting, compression="zstd")
+            pq.write_table(read_table(rows), waiting, compression="zstd")
             sync(waiting)
             os.replace(waiting, sealed)
             path.unlink()
@@ -111,9 +111,9 @@ def _parts(folder: Path) -> list[tuple[int, Path]]:
 
 def _read_part(path: Path) -> pa.Table:
     if path.suffix == ".jsonl":
-        return to_table([row for unit in _read_lines(path) for row in unit["rows"]])
+        return read_table([row for unit in _read_lines(path) for row in unit["rows"]])
     try:
-        return pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
+        return read_table(pq.read_table(path))
     except FileNotFoundError:
         raise
     except (OSError, KeyError, pa.ArrowException) as error:
@@ -133,7 +133,7 @@ def _read_lines(path: Path, repair: bool = False) -> list[dict[str, Any]]:
             unit = json.loads(line)
             if type(unit["unit"]) is not int:
                 raise ValueError("unit is no whole number")
-            to_table(unit["rows"])
+            read_table(unit["rows"])
         except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise BadInput(f"{path}, line {number}, is broken ({type(error).__name__}: {error}). Remove it.") from None
         units.append(unit)

@@ -1,14 +1,15 @@
 """What can be seen of an answer without knowing the right one, and how it compares with the full run's answer.
 
 All from one request: nothing here runs a model. Margins and log-probabilities are the model's own, in nats, before
-temperature. Not covered yet: signals of a compressed cache (retained-attention entropy, evicted mass, certificates).
+temperature; certificates are relative errors without a unit. Not covered yet: retained-attention entropy, evicted mass
+and the keep-boundary margin of a compressed cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["PREDICTORS", "measure_agreement", "reference_ids"]
+__all__ = ["CERTIFICATES", "PREDICTORS", "measure_agreement", "reference_ids"]
 
 PREDICTORS = {
     "first_margin": "a small margin at the first token predicts failure",
@@ -17,6 +18,13 @@ PREDICTORS = {
     "agreement": "little agreement with the full run predicts failure (needs the full run)",
 }
 """Signals in a row's columns that may predict an outcome: larger means fewer failures, for all of them."""
+
+CERTIFICATES = {
+    "certificate": "the largest of the first six steps' certificates: a large one predicts failure",
+    "certificate_mean": "the mean over all steps",
+    "certificate_largest": "the largest of all steps",
+}
+"""Certificates in a row's columns: larger means more failures, for all of them. Null without known probabilities."""
 
 _LONGEST = 256  # tokens of a reference answer that are read
 

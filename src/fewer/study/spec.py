@@ -15,6 +15,7 @@ from fewer.errors import BadInput, bad
 from fewer.study.arms import Arm, check_name, expand_arms
 from fewer.study.document import check_plain, read_document
 from fewer.study.files import hash_json
+from fewer.study.signals import CERTIFICATES
 
 __all__ = ["Claim", "ModelChoice", "Outcome", "SamplingChoice", "Study", "TaskChoice", "load_study"]
 
@@ -143,15 +144,15 @@ class Claim(BaseModel):
             raise bad("kill_below", self.kill_below, legal, "A claim cannot hold and be killed at once.")
         if (self.kind == "auc") != (self.signal is not None):
             raise bad("signal", self.signal, "given for the kind auc, and only there", "Name a signal of the run.")
-        if self.signal is not None and self.signal not in _MEASURED_BY:
-            raise bad("signal", self.signal, f"one of {', '.join(_MEASURED_BY)}", "Name one of the log's columns.")
+        if self.signal is not None and self.signal not in (known := (*_MEASURED_BY, *CERTIFICATES)):
+            raise bad("signal", self.signal, f"one of {', '.join(known)}", "Name one of the log's columns.")
         if self.kind == "auc" and self.outcome == "score":
             raise bad("outcome", self.outcome, "a yes-or-no outcome of the study", "Define one under outcomes.")
         return self
 
 
 class Study(BaseModel):
-    """A whole study. The first arm that prunes nothing and sees the context is the reference, named `full`."""
+    """A whole study. The arm that leaves nothing out and sees the context is the reference, named `full`."""
 
     model_config = STRICT
 
@@ -198,9 +199,8 @@ class Study(BaseModel):
             names = ["score", *(outcome.name for outcome in self.outcomes)]
             if claim.outcome not in names:
                 raise bad(f"the outcome of claim {claim.id}", claim.outcome, f"one of {', '.join(names)}", "Define it.")
-            if claim.signal is not None and _MEASURED_BY[claim.signal] not in self.signals:
-                legal = f"with {_MEASURED_BY[claim.signal]}, which measures the {claim.signal} of claim {claim.id}"
-                raise bad("signals", list(self.signals), legal, "Add it to signals.")
+            if claim.signal is not None:
+                self._check_signal(claim, claim.signal)
             if claim.kind == "speedup" and self.share:
                 raise bad(
                     f"share, with the speedup of claim {claim.id}",
@@ -209,6 +209,17 @@ class Study(BaseModel):
                     "Seconds count only where an arm ran alone.",
                 )
         return self
+
+    def _check_signal(self, claim: Claim, signal: str) -> None:
+        """Raise BadInput where no answer of the claim's arm can have the signal."""
+        if signal in CERTIFICATES:
+            policy = next(arm.policy for arm in self.expanded if arm.name == claim.arm)
+            if policy is None or policy.certified is None:
+                legal = "left to arms that draw with known probabilities, by hajek, and without certify: false"
+                raise bad(f"the signal of claim {claim.id}", signal, legal, f"{claim.arm} has no certificate.")
+        elif _MEASURED_BY[signal] not in self.signals:
+            legal = f"with {_MEASURED_BY[signal]}, which measures the {signal} of claim {claim.id}"
+            raise bad("signals", list(self.signals), legal, "Add it to signals.")
 
     @property
     def expanded(self) -> tuple[Arm, ...]:

@@ -5,24 +5,44 @@ head dimension. Layers are numbered 1..L as the papers do: "after layer l" means
 and 0 is the embedding. Nothing here computes with a model.
 """
 
+from fewer.types.eviction import (
+    CacheView,
+    Design,
+    KnownDesign,
+    Needs,
+    Observers,
+    RowScore,
+    Sample,
+    Selection,
+    Witness,
+)
 from fewer.types.facts import ModelFacts
 from fewer.types.planning import Decision, Look, Looked, Observation, Plan, Planner, StepPlanner
 from fewer.types.prompt import Chunk, Document, Prompt, Wording
 from fewer.types.sampling import Keep, Sampling
 
 __all__ = [
+    "CacheView",
     "Chunk",
     "Decision",
+    "Design",
     "Document",
     "Keep",
+    "KnownDesign",
     "Look",
     "Looked",
     "ModelFacts",
+    "Needs",
     "Observation",
+    "Observers",
     "Plan",
     "Planner",
     "Prompt",
+    "RowScore",
+    "Sample",
     "Sampling",
+    "Selection",
     "StepPlanner",
+    "Witness",
     "Wording",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fewer.report.chart.rows import Row, plot_rows
 from fewer.report.chart.xy import Level, Point, Series, plot_xy
 from fewer.report.estimates import UNIT
 from fewer.report.figures.answers import order_arms
-from fewer.report.log import SHORT, SIGNALS, Log, name_arm
+from fewer.report.log import RANKED, SHORT, Log, name_arm
 from fewer.report.number import write_count, write_number, write_share
 from fewer.report.ranked import Ranked
 from fewer.study.arms import Arm
@@ -22,7 +22,7 @@ from fewer.study.stats import risk_coverage
 
 __all__ = ["draw_areas", "draw_coverage"]
 
-SHOWN = ("mean_logprob", "min_margin")
+SHOWN = ("mean_logprob", "min_margin", "certificate")
 POINTS = 60
 LEAST = 0.05
 """Coverage at which the curves begin: with fewer answers they are noise."""
@@ -51,7 +51,7 @@ def draw_areas(ranked: Sequence[Ranked], name: str = "") -> list[Figure]:
             figures.append(
                 Figure(
                     f"{name}auc-{outcome}", f"Which signal ranks: {outcome}", caption, tuple(panels),
-                    _list_keys(SIGNALS), "Areas within a budget",
+                    _list_keys({entry.signal for entry in mine}), "Areas within a budget",
                 )
             )  # fmt: skip
     return figures
@@ -80,7 +80,7 @@ def draw_coverage(log: Log, name: str = "") -> list[Figure]:
         figures.append(
             Figure(
                 f"{name}coverage-{outcome.name}", f"Risk against coverage: {outcome.name}", caption, tuple(panels),
-                _list_keys(SHOWN), "Risk at coverage",
+                _list_keys(signal for signal in SHOWN if np.isfinite(log.numbers(signal)).any()), "Risk at coverage",
             )
         )  # fmt: skip
     return figures
@@ -92,7 +92,7 @@ def _trace(log: Log, arm: Arm, outcome: Outcome) -> tuple[list[Series], Level, i
     mine = log.of_arm(arm.name) & known
     series, count, rate = [], 0, 0.0
     for signal in SHOWN:
-        values = log.numbers(signal)
+        values = log.surest(signal)
         inside = mine & np.isfinite(values)
         if not holds[inside].any() or holds[inside].all():
             continue
@@ -101,7 +101,7 @@ def _trace(log: Log, arm: Arm, outcome: Outcome) -> tuple[list[Series], Level, i
         grid = np.linspace(max(LEAST, 1 / count), 1, min(POINTS, count))
         risks = np.interp(grid, curve.coverage, curve.risk)
         points = tuple(Point(float(x), float(y)) for x, y in zip(grid, risks, strict=True))
-        series.append(Series(list(SIGNALS).index(signal), SHORT[signal], points, dots=False))
+        series.append(Series(list(RANKED).index(signal), SHORT[signal], points, dots=False))
     if not series:
         return None
     return series, Level("all answers", rate, None, None, "muted", True, f"{arm.name}: {write_share(rate)}"), count
@@ -111,13 +111,14 @@ def _write_row(entry: Ranked) -> Row:
     area = entry.area
     assert area is not None
     tip = (
-        f"{entry.arm}, {SIGNALS[entry.signal]}: AUC {write_number(area.estimate or 0)}, {write_count(area.n, 'answer')}"
+        f"{entry.arm}, {RANKED[entry.signal]}: AUC {write_number(area.estimate or 0)}, {write_count(area.n, 'answer')}"
     )
-    number = list(SIGNALS).index(entry.signal)
+    number = list(RANKED).index(entry.signal)
     written = write_number(area.estimate or 0, 2)
     return Row(entry.label, number, area.estimate, area.lower, area.upper, None, written, tip)
 
 
-def _list_keys(signals: Sequence[str] | dict[str, str]) -> tuple[Key, ...]:
-    numbers = [(list(SIGNALS).index(signal), SIGNALS[signal]) for signal in signals]
+def _list_keys(signals: Iterable[str]) -> tuple[Key, ...]:
+    shown = set(signals)
+    numbers = [(number, words) for number, (signal, words) in enumerate(RANKED.items()) if signal in shown]
     return tuple(Key(number, words, tone_of(number), SHAPES[number % len(SHAPES)]) for number, words in numbers)

@@ -23,11 +23,11 @@ Place = Callable[[Arm, Mask], float | None]
 
 
 def draw_kept(estimates: Estimates, name: str = "") -> list[Figure]:
-    """Score against the share of tokens that reach the last layer, a panel for each category."""
+    """Score against the share that is kept, of tokens or of the cache's rows, a panel for each category."""
     log = estimates.log
 
     def place(arm: Arm, among: Mask) -> float | None:
-        return mean_of(log.values(arm.name, "kept_fraction"), among)
+        return mean_of(log.kept(arm.name), among)
 
     caption = (
         "Points are arms, lines join the budgets of one way of pruning, bars are 95% intervals, moved "

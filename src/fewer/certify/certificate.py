@@ -1,0 +1,126 @@
+"""What is said of one step and of a whole answer.
+
+The radius is not a theorem. It is computed from the sampling design and its coverage is measured; `assumptions` says
+what it stands on, in words that belong beside the number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fewer.certify.known import Variance
+from fewer.certify.variance import check_delta
+from fewer.errors import bad
+from fewer.types.number import check_number
+
+__all__ = ["FIRST", "Certificate", "StepCertificate"]
+
+FIRST = 6  # decode steps over which the deployed certificate is a maximum
+
+Kind = Literal["none", "estimate", "calibrated"]
+
+_COMMON = (
+    "the rows' inclusion probabilities are the ones that were used",
+    "each query was fixed before the draw: exact for the first step after it, an approximation for later ones, whose "
+    "queries depend on what was kept",
+    "the error of one attention output is near its linearisation",
+    "the largest term among retained rows stands for the largest among all",
+)
+_DRAWN = {
+    "poisson": "rows were drawn independently of each other",
+    "fixed_size": "as many rows as were asked for were drawn by a design of high entropy",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepCertificate:
+    """Every layer and query head of one pass: [L, heads, rows] float32 each, rows being the pass's query rows.
+
+    A layer that was not sampled has lost nothing: zeros, in `out_norm` too, which nobody looked at there.
+    """
+
+    radius: Tensor  # relative to the output's norm
+    vhat: Tensor  # squared units of the output
+    range_term: Tensor  # units of the output
+    out_norm: Tensor  # of the output that attention gave
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """The radius averaged over all layers and heads, for each query row."""
+        return tuple(self.radius.double().mean((0, 1)).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What can be said of a whole answer: numbers without a unit, errors relative to the norm of attention outputs.
+
+    `steps` are radii averaged over layers and heads, one for each query row in order. `first` is their largest over
+    the first six, the certificate that the paper deploys; `mean` and `largest` are over all. They rank answers by how
+    much the cache may have hurt; an average of radii bounds no error of anything. `per_layer`: the average over heads,
+    at its largest over the first six steps.
+
+    kind: "none" claims nothing. "estimate": radii at level delta, with measured coverage. "calibrated": scaled by a
+    factor that was found on other data, named in `assumptions`.
+    """
+
+    kind: Kind
+    delta: float | None = None
+    steps: tuple[float, ...] = ()
+    first: float | None = None
+    mean: float | None = None
+    largest: float | None = None
+    per_layer: tuple[float, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    @classmethod
+    def none(cls) -> Certificate:
+        """The certificate that claims nothing."""
+        return cls("none")
+
+    @classmethod
+    def of(cls, steps: Sequence[StepCertificate], delta: float, variance: Variance) -> Certificate:
+        """Of the decode steps of one answer, in order; none where there were no steps.
+
+        delta: the level with which they were made. Raises BadInput for one outside (0, 1).
+        """
+        check_delta(delta)
+        means = [value for step in steps for value in step.means]
+        if not means:
+            return cls.none()
+        layers = torch.cat([step.radius.double().mean(1) for step in steps], dim=1)[:, :FIRST].amax(1)
+        return cls(
+            kind="estimate",
+            delta=delta,
+            steps=tuple(means),
+            first=max(means[:FIRST]),
+            mean=sum(means) / len(means),
+            largest=max(means),
+            per_layer=tuple(layers.tolist()),
+            assumptions=(_DRAWN[variance], *_COMMON),
+        )
+
+    def calibrate(self, factor: float, split: str) -> Certificate:
+        """The same with every number times `factor`. split: the data on which it was found, and its coverage there.
+
+        Raises BadInput for a factor that is not above 0, a missing split, and a certificate that claims nothing.
+        """
+        check_number("factor", factor, float, 0.0, None, "Find it on held-out prompts.", open_low=True)
+        if not split.strip():
+            raise bad("split", split, "the name of the data the factor was found on", "Without it, do not calibrate.")
+        if self.first is None or self.mean is None or self.largest is None:
+            raise bad("kind", self.kind, "'estimate'", "There is nothing to calibrate.")
+        return replace(
+            self,
+            kind="calibrated",
+            steps=tuple(factor * value for value in self.steps),
+            first=factor * self.first,
+            mean=factor * self.mean,
+            largest=factor * self.largest,
+            per_layer=tuple(factor * value for value in self.per_layer),
+            assumptions=(*self.assumptions, f"radii are {factor:g} times those of the formula, as found on {split}"),
+        )

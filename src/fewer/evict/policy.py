@@ -1,0 +1,99 @@
+"""A policy: everything about how a sequence's keys and values are evicted, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fewer.errors import bad
+from fewer.evict.budget import Budget
+from fewer.types import Design, KnownDesign, RowScore
+from fewer.types.number import check_number
+
+__all__ = ["Estimator", "Policy"]
+
+Estimator = Literal["hajek", "plug-in"]
+Moment = Literal["prompt", "context"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """score x design x budget, with what is never evicted and when the cache is compressed.
+
+    sinks, recent: the first and the newest tokens, which always stay; the budget counts them. estimator: "hajek" adds
+    -log(pi) to the logits of the rows that stay, "plug-in" nothing; None is Hájek for designs with known probabilities,
+    which are the only ones that can have it.
+
+    moment: when the cache is compressed. "prompt": when the whole prompt has been read, the question with it.
+    "context": when the documents have been read, before the question exists. every: while decoding, compress again
+    whenever so many rows have been added since the last time; None is never. block: read the prompt so many tokens at a
+    time and compress after each, so that no layer ever holds more than budget + block rows; None reads it at once.
+
+    delta: the level of the certificate; it exists where the design's probabilities are known and the estimator is
+    Hájek's. certify: whether to compute it.
+    """
+
+    score: RowScore
+    design: Design
+    budget: Budget
+    sinks: int = 4
+    recent: int = 32
+    estimator: Estimator | None = None
+    moment: Moment = "prompt"
+    every: int | None = None
+    block: int | None = None
+    delta: float = 0.1
+    certify: bool = True
+
+    def __post_init__(self) -> None:
+        check_number("sinks", self.sinks, int, 0, None, "4 keeps what first tokens draw to themselves.")
+        check_number("recent", self.recent, int, 1, None, "32 keeps the end of the prompt.")
+        check_number("delta", self.delta, float, 0.0, 0.5, "0.1 is the published level.", open_low=True)
+        for name, value in (("every", self.every), ("block", self.block)):
+            if value is not None:
+                check_number(name, value, int, 1, None, "Leave it out to compress once, after the prefill.")
+        if self.moment not in ("prompt", "context"):
+            raise bad("moment", self.moment, "'prompt' or 'context'", "Leave it out to compress after the prompt.")
+        if self.estimator not in (None, "hajek", "plug-in"):
+            raise bad("estimator", self.estimator, "'hajek' or 'plug-in'", "Leave it out for the design's own.")
+        if self.estimator == "hajek" and not self.known:
+            legal = "'plug-in' for a design without known probabilities"
+            raise bad("estimator", "hajek", legal, f"{self.design.name} keeps rows for certain; sample instead.")
+
+    def check(self, num_tokens: int) -> None:
+        """Raise BadInput where a prompt of this length can be seen to have too small a budget."""
+        certain = min(self.sinks + self.recent, num_tokens)
+        minimum = certain + (self.known and certain < num_tokens)
+        self.budget.check(num_tokens, minimum)
+
+    @property
+    def known(self) -> bool:
+        """Whether the design draws with known probabilities."""
+        return hasattr(self.design, "variance")
+
+    @property
+    def weighs(self) -> Estimator:
+        """The estimator in use."""
+        return self.estimator or ("hajek" if self.known else "plug-in")
+
+    @property
+    def certified(self) -> KnownDesign | None:
+        """The design, where its samples can have a certificate and one is wanted."""
+        return self.design if self.certify and self.known and self.weighs == "hajek" else None  # type: ignore[return-value]
+
+    @property
+    def name(self) -> str:
+        """As it is written on the command line: the score, or design:score."""
+        return self.score.name if self.design.name == "topk" else f"{self.design.name}:{self.score.name}"
+
+    def describe(self) -> Mapping[str, str | int | float | None]:
+        """The settings, for the receipt."""
+        found: dict[str, str | int | float | None] = {"name": self.name, "score": self.score.name}
+        found |= {f"score.{key}": value for key, value in self.score.describe().items()}
+        found |= {"design": self.design.name, "estimator": self.weighs}
+        found |= {f"design.{key}": value for key, value in self.design.describe().items()}
+        found |= {f"budget.{key}": value for key, value in self.budget.describe().items()}
+        found |= {"sinks": self.sinks, "recent": self.recent, "moment": self.moment}
+        found |= {"every": self.every, "block": self.block}
+        return found | ({"delta": self.delta} if self.certified else {"certify": "off"} if self.known else {})

@@ -1,0 +1,83 @@
+"""What is said of a whole answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+import torch
+
+from fewer.certify import Certificate, StepCertificate
+from fewer.errors import BadInput
+from tolerances import FP32
+
+
+def make_step(value: float, rows: int = 1, layers: int = 2, heads: int = 4) -> StepCertificate:
+    """Radii `value` on average: heads of the first layer have a half of it, of the second one and a half."""
+    radius = torch.full((layers, heads, rows), value)
+    radius[0] *= 0.5
+    radius[1] *= 1.5
+    return StepCertificate(radius, radius, radius, radius)
+
+
+def test_the_numbers_of_an_answer() -> None:
+    values = [0.1, 0.2, 0.6, 0.1, 0.1, 0.1, 0.9, 0.3]
+    found = Certificate.of([make_step(value) for value in values], 0.1, "poisson")
+    assert (found.kind, found.delta) == ("estimate", 0.1)
+    assert found.steps == pytest.approx(values, abs=FP32)
+    assert found.first == pytest.approx(0.6, abs=FP32)  # the seventh step is not among the first six
+    assert found.largest == pytest.approx(0.9, abs=FP32)
+    assert found.mean == pytest.approx(0.3, abs=FP32)
+    assert found.per_layer == pytest.approx((0.3, 0.9), abs=FP32)
+
+
+def test_query_rows_are_steps_in_order() -> None:
+    found = Certificate.of([make_step(0.5, rows=4), make_step(0.7), make_step(0.1, rows=2)], 0.1, "poisson")
+    assert found.steps == pytest.approx([0.5] * 4 + [0.7] + [0.1] * 2, abs=FP32)
+    assert found.first == pytest.approx(0.7, abs=FP32)
+    assert Certificate.of([make_step(0.5, rows=7), make_step(0.7)], 0.1, "poisson").first == pytest.approx(
+        0.5, abs=FP32
+    )
+
+
+def test_assumptions_name_the_design() -> None:
+    poisson, fixed = (Certificate.of([make_step(0.5)], 0.1, kind) for kind in ("poisson", "fixed_size"))
+    assert "independently" in poisson.assumptions[0]
+    assert "high entropy" in fixed.assumptions[0]
+    assert poisson.assumptions[1:] == fixed.assumptions[1:]
+    assert any("linearisation" in text for text in poisson.assumptions)
+
+
+def test_it_is_json() -> None:
+    found = Certificate.of([make_step(0.5)], 0.1, "poisson")
+    assert json.loads(json.dumps(asdict(found)))["steps"] == list(found.steps)
+
+
+def test_none_claims_nothing() -> None:
+    none = Certificate.none()
+    assert asdict(none) == asdict(Certificate.of([], 0.1, "poisson"))
+    assert (none.kind, none.delta, none.first, none.steps, none.assumptions) == ("none", None, None, (), ())
+
+
+def test_calibrating_scales_every_number_and_names_the_data() -> None:
+    plain = Certificate.of([make_step(0.4), make_step(0.2)], 0.1, "poisson")
+    scaled = plain.calibrate(0.5, "20 held-out prompts, covering 91%")
+    assert scaled.kind == "calibrated"
+    assert scaled.steps == tuple(0.5 * value for value in plain.steps)
+    assert (scaled.first, scaled.mean, scaled.largest) == (0.5 * plain.first, 0.5 * plain.mean, 0.5 * plain.largest)
+    assert scaled.per_layer == tuple(0.5 * value for value in plain.per_layer)
+    assert scaled.assumptions[:-1] == plain.assumptions
+    assert "20 held-out prompts, covering 91%" in scaled.assumptions[-1]
+
+
+def test_bad_input() -> None:
+    plain = Certificate.of([make_step(0.4)], 0.1, "poisson")
+    with pytest.raises(BadInput, match="delta is 1"):
+        Certificate.of([make_step(0.4)], 1.0, "poisson")
+    with pytest.raises(BadInput, match="factor is 0"):
+        plain.calibrate(0.0, "a split")
+    with pytest.raises(BadInput, match="split is ' '"):
+        plain.calibrate(0.5, " ")
+    with pytest.raises(BadInput, match=r"kind is 'none'.*nothing to calibrate"):
+        Certificate.none().calibrate(0.5, "a split")
