@@ -31,24 +31,19 @@ def held(log: QueryLog) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("needs", "question", "expected"),
+    ("needs", "expected"),
     [
-        (Needs("none"), None, []),
-        (Needs("last"), None, [19]),
-        (Needs("window", 4), None, [16, 17, 18, 19]),
-        (Needs("window", 40), None, list(range(20))),
-        (Needs("question", 8), 15, [15, 16, 17, 18, 19]),
-        (Needs("question", 4), 12, [12, 13, 18, 19]),
-        (Needs("question", 3), 12, [12, 18, 19]),
-        (Needs("question", 3), None, [17, 18, 19]),
-        (Needs("question", 3), 50, [17, 18, 19]),
-        (Needs("strided", 4), None, [4, 9, 14, 19]),
-        (Needs("strided", 6), None, [2, 5, 9, 12, 15, 19]),
-        (Needs("strided", 20), None, list(range(20))),
+        (Needs("none"), []),
+        (Needs("last"), [19]),
+        (Needs("window", 4), [16, 17, 18, 19]),
+        (Needs("window", 40), list(range(20))),
+        (Needs("strided", 4), [4, 9, 14, 19]),
+        (Needs("strided", 6), [2, 5, 9, 12, 15, 19]),
+        (Needs("strided", 20), list(range(20))),
     ],
 )
-def test_the_rows_of_one_pass(needs: Needs, question: int | None, expected: list[int]) -> None:
-    log = QueryLog(needs, 1, question)
+def test_the_rows_of_one_pass(needs: Needs, expected: list[int]) -> None:
+    log = QueryLog(needs, 1)
     read(log, 0, 20)
     assert held(log) == expected
     assert log.attends(0) == (0.5, 7)
@@ -56,9 +51,9 @@ def test_the_rows_of_one_pass(needs: Needs, question: int | None, expected: list
 
 
 @pytest.mark.parametrize("parts", [(0, 7, 20), (0, 1, 2, 20), tuple(range(21)), (0, 19, 20)])
-@pytest.mark.parametrize("needs", [Needs("last"), Needs("window", 4), Needs("question", 40), Needs("strided", 40)])
+@pytest.mark.parametrize("needs", [Needs("last"), Needs("window", 4), Needs("strided", 40)])
 def test_a_prompt_in_parts_leaves_what_it_leaves_at_once(needs: Needs, parts: tuple[int, ...]) -> None:
-    whole, pieces = QueryLog(needs, 1, 15), QueryLog(needs, 1, 15)
+    whole, pieces = QueryLog(needs, 1), QueryLog(needs, 1)
     read(whole, 0, 20)
     for start, stop in pairwise(parts):
         read(pieces, start, stop)
@@ -117,7 +112,7 @@ def test_a_closed_log_takes_nothing() -> None:
 
 
 def test_rows_that_did_not_come_this_far() -> None:
-    log = QueryLog(Needs("window", 3), 1, None)
+    log = QueryLog(Needs("window", 3), 1)
     pos = torch.tensor([0, 1, 5, 9])
     log.record(0, pos[None, :, None].float().expand(HEADS, -1, DIM), pos, 0, 10, 1.0, None)
     assert held(log) == [1, 5, 9]

@@ -29,10 +29,10 @@ class _Kept:
 
 
 class QueryLog:
-    """What `needs` asks for, of every layer. question: the position where the question starts, where one is known."""
+    """What `needs` asks for, of every layer."""
 
-    def __init__(self, needs: Needs, num_layers: int, question: int | None = None) -> None:
-        self.needs, self.question = needs, question
+    def __init__(self, needs: Needs, num_layers: int) -> None:
+        self.needs = needs
         self.open = True  # whether passes still add to it
         self._layers = [_Kept() for _ in range(num_layers)]
 
@@ -83,7 +83,7 @@ class QueryLog:
 
     def fork(self) -> QueryLog:
         """An independent copy; the queries themselves are shared, they are never written to."""
-        copy = QueryLog(self.needs, len(self._layers), self.question)
+        copy = QueryLog(self.needs, len(self._layers))
         copy.open = self.open
         copy._layers = [replace(k, q=[*k.q], pos=[*k.pos]) for k in self._layers]
         return copy
@@ -100,10 +100,6 @@ class QueryLog:
     def _choose(self, pos: Tensor) -> Tensor | slice:
         """Which rows of a pass to take, before the whole is cut to size."""
         size = pos.numel()
-        if self.needs.observers == "question" and self.question is not None:
-            first = int(torch.searchsorted(pos, self.question))
-            if first < size:
-                return slice(first, None)
         if self.needs.observers == "strided" and size > self._most:
             return _spread(size, self._most, pos.device)
         return slice(max(0, size - self._most), None)
@@ -112,17 +108,10 @@ class QueryLog:
         """Join the blocks and keep as many rows as are needed."""
         q, pos = (kept.q[0], kept.pos[0]) if len(kept.q) == 1 else (torch.cat(kept.q, 1), torch.cat(kept.pos))
         size = pos.numel()
-        if self.needs.observers == "question" and self.question is not None and int(pos[-1]) >= self.question:
-            first = int(torch.searchsorted(pos, self.question))
-            q, pos = q[:, first:], pos[first:]
-            size = pos.numel()
         if size > self._most:
             rows: Tensor | slice = slice(size - self._most, None)
             if self.needs.observers == "strided":
                 rows = _spread(size, self._most, pos.device)
-            elif self.needs.observers == "question" and self.question is not None:
-                half = self._most // 2
-                rows = torch.cat([torch.arange(half), torch.arange(size - (self._most - half), size)]).to(pos.device)
             q, pos = q[:, rows], pos[rows]
         kept.q, kept.pos, kept.num_rows = [q], [pos], pos.numel()
 

@@ -76,13 +76,13 @@ def test_a_budget_that_covers_everything_is_the_full_run(ask, long):
 
 
 def test_pruned_and_evicted_with_settings_of_each(ask, long):
-    sets = ("profile=none", "pooling=9", "prune.sinks=3", "evict.sinks=2", "prune.delta=0.02", "evict.delta=0.2")
+    sets = ("profile=none", "behind=9", "prune.sinks=3", "evict.sinks=2", "prune.delta=0.02", "evict.delta=0.2")
     words = ["--prune", "entroprefill", "--evict", "pivotal:question", "--budget", "48"]
     words += [word for each in sets for word in ("--set", each)]
     settings = receipt_of(ask("Who?", str(long), "--json", *words)).settings
     assert (settings.prune["sinks"], settings.evict["sinks"]) == (3, 2)
     assert (settings.prune["delta"], settings.evict["delta"]) == (0.02, 0.2)
-    assert (settings.prune["profile"], settings.evict["score.pooling"]) == ("none", 9)
+    assert (settings.prune["profile"], settings.evict["score.behind"]) == ("none", 9)
 
 
 @pytest.mark.parametrize(

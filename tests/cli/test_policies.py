@@ -20,9 +20,9 @@ def test_the_tables_name_every_method_score_and_design(run):
     assert rows["fixed size, systematic"][1:] == ["-", "question", "systematic", "uniform", "hajek", "yes"]
     assert rows["Ada-Pyramid"][4] == "pyramid, adaptive"
     assert {method.name for method in METHODS} <= set(rows)
-    assert rows["question"][1] == "pooling (15), pool (max), count (64), group (mean)"
+    assert rows["question"][1] == "count (8), before (6), behind (16), pool (max), group (mean)"
     assert rows["tova"][1] == "none"
-    assert rows["systematic"][1:] == ["yes", "floor (0.1), order (position)"]
+    assert rows["systematic"][1:] == ["yes", "floor (0.2), order (position)"]
     assert rows["topk"][1:] == ["no", "none"]
     assert rows["policy"][1].startswith("sinks (4), recent (32), estimator (none), moment (prompt), every (none)")
     assert set(SCORES) | set(DESIGNS) <= set(rows)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fewer.errors import BadInput
 from fewer.evict.design import DESIGNS, ConditionalPoisson, Pivotal, Poisson, Systematic, TopK
+from fewer.evict.design.target import FLOOR
 from fewer.evict.inclusion import inclusion
 from fewer.types import Design, KnownDesign, Sample, Selection
 from tolerances import FP32
@@ -96,7 +97,7 @@ def test_pi_is_the_inclusion_probability_of_the_row_it_stands_at(design: KnownDe
     score[:, :2] = INF
     keep = torch.tensor([5, 12, 30])
     found = design.draw(score, keep, seeded(3))
-    wanted = inclusion(score, keep, 0.1).gather(1, found.idx).float()
+    wanted = inclusion(score, keep, FLOOR).gather(1, found.idx).float()
     torch.testing.assert_close(found.pi[found.valid], wanted[found.valid], rtol=0, atol=FP32)
     assert (found.pi[:, :2] == 1).all()
 
@@ -208,7 +209,7 @@ def test_topk_keeps_the_largest_and_of_equals_the_later() -> None:
 def test_poisson_counts_vary_around_the_budget() -> None:
     # the mean of 4,000 counts with variance sum pi (1 - pi) is within 5 standard errors but for 6e-7 of seeds
     score = scores(1, 50).expand(4_000, -1)
-    pi = inclusion(score[:1], torch.tensor([20]), 0.1)
+    pi = inclusion(score[:1], torch.tensor([20]), FLOOR)
     spread = float((pi * (1 - pi)).sum())
     counts = Poisson().draw(score, torch.full((4_000,), 20), seeded()).count.double()
     assert abs(float(counts.mean()) - 20) < 5 * (spread / 4_000) ** 0.5
@@ -227,6 +228,6 @@ def test_designs_by_name() -> None:
     ]
     assert TopK().describe() == {}
     assert Poisson(floor=0.2).describe() == {"floor": 0.2}
-    assert Systematic(order="random").describe() == {"floor": 0.1, "order": "random"}
-    assert Pivotal().describe() == {"floor": 0.1, "order": "position"}
-    assert ConditionalPoisson().describe() == {"floor": 0.1}
+    assert Systematic(order="random").describe() == {"floor": FLOOR, "order": "random"}
+    assert Pivotal().describe() == {"floor": FLOOR, "order": "position"}
+    assert ConditionalPoisson().describe() == {"floor": FLOOR}

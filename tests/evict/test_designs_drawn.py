@@ -22,6 +22,7 @@ from outcomes import (
 from scipy.stats import chi2
 
 from fewer.evict.design import ConditionalPoisson, Pivotal, Poisson, Systematic
+from fewer.evict.design.target import FLOOR
 from fewer.evict.design.working import find_working
 from fewer.evict.inclusion import inclusion
 from fewer.types import KnownDesign
@@ -77,7 +78,7 @@ def distance(seen: Counter[frozenset[int]], wanted: Outcomes) -> tuple[float, in
 def test_samples_come_as_often_as_they_should(
     design: KnownDesign, listing: Callable[[Sequence[float]], Outcomes], times: int, size: list[float], keep: int
 ) -> None:
-    pi = inclusion(torch.tensor([size], dtype=torch.float64), torch.tensor([keep]), 0.1)[0].tolist()
+    pi = inclusion(torch.tensor([size], dtype=torch.float64), torch.tensor([keep]), FLOOR)[0].tolist()
     assert max(pi) < 1
     seen = draw_sets(design, size, keep, times)
     assert set(seen) <= {kept for kept, chance in listing(pi).items() if chance > 0}
@@ -89,7 +90,7 @@ def test_samples_come_as_often_as_they_should(
 def test_rows_stay_as_often_as_they_should_beside_certain_ones_and_padding(design: KnownDesign) -> None:
     times = 400 if isinstance(design, ConditionalPoisson) else 20_000
     size = [INF, 2.0, 30.0, -INF, 0.0, 1.0, INF, 4.0, 0.5, -INF]
-    pi = inclusion(torch.tensor([size], dtype=torch.float64), torch.tensor([5]), 0.1)[0]
+    pi = inclusion(torch.tensor([size], dtype=torch.float64), torch.tensor([5]), FLOOR)[0]
     seen = draw_sets(design, size, 5, times)
     stayed = torch.tensor([sum(count for kept, count in seen.items() if row in kept) for row in range(10)]) / times
     assert (stayed[pi == 1] == 1).all()

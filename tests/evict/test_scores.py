@@ -35,8 +35,8 @@ def grouped(view: CacheView, how: str = "mean") -> torch.Tensor:
     return score.mean(1) if how == "mean" else score.amax(1)
 
 
-def pool_slowly(score: torch.Tensor, view: CacheView, width: int, how: str) -> torch.Tensor:
-    """Over rows before the first query whose positions are within half the width."""
+def pool_slowly(score: torch.Tensor, view: CacheView, before: int, behind: int, how: str) -> torch.Tensor:
+    """Over rows before the first query from which it is at most so many positions before or behind."""
     pooled = score.clone()
     first = int(view.q_pos[0])
     for head in range(score.shape[0]):
@@ -48,7 +48,7 @@ def pool_slowly(score: torch.Tensor, view: CacheView, width: int, how: str) -> t
             near = [
                 float(score[head, j])
                 for j, there in enumerate(pos)
-                if not padded[j] and there < first and abs(there - here) <= width // 2
+                if not padded[j] and there < first and -behind <= there - here <= before
             ]
             pooled[head, i] = max(near) if how == "max" else sum(near) / len(near)
     return pooled
@@ -88,7 +88,7 @@ def test_what_they_need() -> None:
         "streaming": Needs(),
         "keynorm": Needs(),
         "uniform": Needs(),
-        "question": Needs("question", 64),
+        "question": Needs("window", 8),
     }
     assert [score.name for score in ALL if score.gathers] == ["h2o", "h2o+spread"]
     assert ValueSpread(SnapKV(window=7)).needs == Needs("window", 7)
@@ -99,8 +99,13 @@ def test_what_they_need() -> None:
 @pytest.mark.parametrize("ragged", [False, True])
 def test_snapkv_and_question(group: str, pool: str, ragged: bool) -> None:
     view = evict_some(make_view(), RAGGED) if ragged else make_view()
-    expected = pool_slowly(grouped(view, group), view, 5, pool)
-    for score in (SnapKV(pool=pool, group=group), QuestionAware(pooling=5, pool=pool, group=group)):
+    for score, reach in (
+        (SnapKV(pool=pool, group=group), (2, 2)),
+        (QuestionAware(before=1, behind=4, pool=pool, group=group), (1, 4)),
+        (QuestionAware(before=3, behind=0, pool=pool, group=group), (3, 0)),
+    ):
+        assert torch.allclose(score.unpooled(view).double(), grouped(view, group), rtol=0, atol=FP32)
+        expected = pool_slowly(grouped(view, group), view, *reach, pool)
         assert torch.allclose(score(view).double(), expected, rtol=0, atol=FP32)
 
 
@@ -109,12 +114,17 @@ def test_pooling_one_is_none() -> None:
     assert torch.allclose(SnapKV(pooling=1)(view).double(), grouped(view), rtol=0, atol=FP32)
 
 
-@pytest.mark.parametrize(("width", "carried"), [(1, [7]), (3, [6, 7, 8]), (15, list(range(14))), (99, list(range(14)))])
-def test_pooling_carries_a_row_to_its_neighbours_and_not_to_the_observers(width: int, carried: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("reach", "carried"),
+    [((0, 0), [7]), ((1, 1), [6, 7, 8]), ((2, 0), [5, 6, 7]), ((0, 3), [7, 8, 9, 10]), ((99, 99), list(range(14)))],
+)
+def test_pooling_carries_a_row_to_its_neighbours_and_not_to_the_observers(
+    reach: tuple[int, int], carried: list[int]
+) -> None:
     view = make_view()  # the observers begin at row 14
     score = torch.zeros(2, 20)
     score[0, 7] = 1
-    pooled = pool_neighbours(score, view, width, "max")
+    pooled = pool_neighbours(score, view, reach, "max")
     assert pooled[0].nonzero().flatten().tolist() == carried
     assert (pooled[1] == 0).all()
 
@@ -124,24 +134,27 @@ def test_an_observer_is_not_pooled_and_gives_nothing() -> None:
     score = torch.zeros(2, 20)
     score[:, 14] = 1
     for pool in ("max", "mean"):
-        assert torch.equal(pool_neighbours(score, view, 5, pool), score)
+        assert torch.equal(pool_neighbours(score, view, (2, 2), pool), score)
 
 
 def test_rows_beside_a_gap_are_no_neighbours() -> None:
     view = evict_some(make_view(), [[0, 1, 2, 9, 10], [0, 3, 4, 5, 6]])
     score = torch.tensor([[0.0, 0.0, 8.0, 0.0, 2.0], [8.0, 0.0, 0.0, 0.0, 4.0]])
-    assert pool_neighbours(score, view, 3, "max").tolist() == [[0.0, 8.0, 8.0, 2.0, 2.0], [8.0, 0.0, 0.0, 4.0, 4.0]]
+    assert pool_neighbours(score, view, (1, 1), "max").tolist() == [
+        [0.0, 8.0, 8.0, 2.0, 2.0],
+        [8.0, 0.0, 0.0, 4.0, 4.0],
+    ]
     means = torch.tensor([[0.0, 8 / 3, 4.0, 1.0, 1.0], [8.0, 0.0, 0.0, 4 / 3, 2.0]])
-    assert torch.allclose(pool_neighbours(score, view, 3, "mean"), means, rtol=0, atol=FP32)
+    assert torch.allclose(pool_neighbours(score, view, (1, 1), "mean"), means, rtol=0, atol=FP32)
 
 
 def test_a_needle_of_digits_is_carried_by_its_first() -> None:
-    """One row gets the attention; fourteen beside it are wanted as much."""
+    """One row gets the attention; sixteen behind it and six before it are wanted as much."""
     view = make_view(rows=100, queries=1, kv_heads=1, group=1)
     k = torch.zeros_like(view.k)
     k[0, 40] = view.q[0, 0] * 20
     given = QuestionAware()(replace(view, k=k))
-    assert given[0].topk(15).indices.sort().values.tolist() == list(range(33, 48))
+    assert given[0].topk(23).indices.sort().values.tolist() == list(range(34, 57))
 
 
 def test_h2o_sums_over_what_its_queries_stand_for() -> None:
@@ -254,7 +267,7 @@ def test_spread_minimises_the_linearised_variance() -> None:
         (SnapKV, {"pool": "average"}, "pool is 'average'"),
         (SnapKV, {"group": ""}, "group is ''"),
         (QuestionAware, {"count": 0}, "count is 0"),
-        (QuestionAware, {"pooling": -3}, "pooling is -3"),
+        (QuestionAware, {"behind": -3}, "behind is -3"),
         (QuestionAware, {"group": "min"}, "group is 'min'"),
     ],
 )
@@ -265,7 +278,7 @@ def test_settings_out_of_range(make: type, settings: dict[str, object], says: st
 
 def test_scores_by_name() -> None:
     assert [make_score(name).name for name in SCORES] == list(SCORES)
-    assert make_score("question", pooling=9) == QuestionAware(pooling=9)
+    assert make_score("question", behind=9) == QuestionAware(behind=9)
     assert make_score("snapkv+spread", window=8) == ValueSpread(SnapKV(window=8))
     assert make_score("snapkv+spread").name == "snapkv+spread"
     assert make_score("snapkv+spread").describe() == SnapKV().describe()

@@ -24,9 +24,9 @@ def policy(name: str, budget: int | str = 9, **settings: object) -> Policy:
     return made
 
 
-def opened(case: Case, wanted: Policy, question: int | None = None) -> State:
+def opened(case: Case, wanted: Policy) -> State:
     state = case.new()
-    state.queries = QueryLog(wanted.score.needs, len(state.layers), question)
+    state.queries = QueryLog(wanted.score.needs, len(state.layers))
     return state
 
 
@@ -59,7 +59,7 @@ def add_bias(bias: Tensor, state: State, start: int) -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_what_is_left_is_attended_to_with_its_weights(case: Case, ids: Tensor, name: str, fp32: float) -> None:
     wanted = policy(name)
-    state = opened(case, wanted, T - 5)
+    state = opened(case, wanted)
     case.run(state, ids[:T])
     heads = case.tiny.model.config.num_attention_heads
     bias = bias_of(sight(T + MORE, case.tiny.windows))[:, None].repeat(1, heads, 1, 1)

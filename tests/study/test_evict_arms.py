@@ -34,14 +34,14 @@ STUDIES = Path(__file__).parents[2] / "docs" / "studies" / "eviction"
 
 
 def test_lists_are_arms_and_settings_reach_the_policy() -> None:
-    written = {"evict": ["question", " Systematic:Question"], "budget": ["25%", "12.5%"], "pooling": 9}
+    written = {"evict": ["question", " Systematic:Question"], "budget": ["25%", "12.5%"], "behind": 9}
     arms = expand_arms([FULL, written, SNAP | {"every": 64, "heads": "adaptive", "moment": "context"}])
     assert [arm.name for arm in arms[1:5]] == [
-        f"{name} budget={budget} pooling=9"
+        f"{name} budget={budget} behind=9"
         for name in ("question", "systematic:question")
         for budget in ("25%", "12.5%")
     ]
-    assert arms[4].policy == make_policy("systematic:question", "12.5%", pooling=9)
+    assert arms[4].policy == make_policy("systematic:question", "12.5%", behind=9)
     assert [arm.draws for arm in arms[1:]] == [False, False, True, True, False]
     assert arms[5].policy == make_policy("snapkv", "50%", every=64, heads="adaptive", moment="context")
     assert [arm.condition for arm in arms] == ["aware"] * 5 + ["stream"]

@@ -97,8 +97,8 @@ def range_term(weights: Tensor, pi: Tensor, values: Tensor, out: Tensor) -> Tens
 def leave_one_out_variance(weights: Tensor, pi: Tensor, values: Tensor, out: Tensor) -> Tensor:
     """Vhat of the audited form, sum of (1 - pi) w^2 ||v - out||^2 / (1 - w)^2: [...], squared units of the output.
 
-    Not unbiased, also not on paper: where no row has much weight it is `poisson_variance`, and above it otherwise. Where
-    1 - w is below .001 it is taken to be that. Chosen on one half of the prompts of a study, confirmed on the other.
+    Not unbiased, also not on paper: where no row has much weight it is `poisson_variance`, and above it otherwise.
+    Where 1 - w is below .001 it is taken to be that. Chosen on one half of the prompts of a study, confirmed on the other.
     """
     return _squares(_rescale(weights), pi, values, out).sum(-1)
 

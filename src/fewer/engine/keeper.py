@@ -37,8 +37,7 @@ class Keeper:
 
     def open(self, state: State) -> None:
         """Have a new sequence set aside the queries that the score needs."""
-        start, stop = self._prompt.query
-        state.queries = QueryLog(self.policy.score.needs, len(state.layers), start if start < stop else None)
+        state.queries = QueryLog(self.policy.score.needs, len(state.layers))
 
     def part(self, state: State) -> slice:
         """The part of the prompt that the next pass reads."""

@@ -7,6 +7,7 @@ a time. Not covered: caches whose prompt tokens can still come back (a LazyLLM t
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,10 +15,13 @@ from torch import Tensor
 
 from fewer.errors import bad
 from fewer.evict.policy import Policy
+from fewer.evict.size import find_sizes, mark_core
 from fewer.kv import LayerKV, State
 from fewer.types import CacheView, Sample, Selection
 
-__all__ = ["Eviction", "compress"]
+__all__ = ["Audit", "Eviction", "compress"]
+
+Audit = Callable[[CacheView, Sample], None]
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,14 @@ class Eviction:
 
 
 @torch.inference_mode()
-def compress(state: State, policy: Policy, seed: int, turn: int = 0, num_tokens: int | None = None) -> Eviction:
+def compress(
+    state: State, policy: Policy, seed: int, turn: int = 0, num_tokens: int | None = None, audit: Audit | None = None
+) -> Eviction:
     """Bring the cache down to the policy's budget. turn: which compression of this sequence it is, from 0.
 
     num_tokens: what a budget that is a share is a share of; None is the tokens seen. Samples depend on (seed, turn,
-    layer) and the cache alone. Raises BadInput where the budget cannot hold what always stays.
+    layer) and the cache alone. audit: shown each layer's rows and what was drawn from them by chance, before the others
+    leave; the time it takes is part of `seconds`. Raises BadInput where the budget cannot hold what always stays.
     """
     if state.aux is not None:
         raise bad("evict", policy.name, "left out where pruned tokens can come back", "Prune with aux off, or not.")
@@ -66,6 +73,8 @@ def compress(state: State, policy: Policy, seed: int, turn: int = 0, num_tokens:
             tail = shares < 1
             known.append(torch.bincount(tenths[tail], minlength=10).cpu())
             certain -= int(tail.sum())
+            if audit is not None:
+                audit(view, selection)
         _apply(kv, selection, policy)
     if state.queries is not None:
         state.queries.compressed()
@@ -115,9 +124,9 @@ def _rows(view: CacheView) -> Tensor:
 
 def _choose(view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: int, kv: LayerKV) -> Selection:
     """Score the rows, mark those that are not up for choice, and let the design draw."""
-    score = policy.score(view)
+    score = scored = policy.score(view)
     if policy.score.gathers:
-        kv.gather(score)
+        kv.gather(scored)
     keeps = view.pos >= view.next_pos - policy.recent
     if policy.sinks:
         keeps |= view.pos < policy.sinks
@@ -132,6 +141,10 @@ def _choose(view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: i
     certain = torch.isposinf(score).sum(1)
     minimum = certain + (certain < rows).long() if policy.known else certain
     keep = policy.budget.at(view.layer, view.num_layers, rows, num_tokens, score, minimum)
+    if policy.known:
+        marked = mark_core(score, keep, policy.certain_core)
+        sizes = find_sizes(view, policy.score, scored) if policy.sizes == "spread" else scored
+        score = torch.where(torch.isinf(marked), marked, sizes)
     generator = torch.Generator().manual_seed((seed * 1_000_003 + turn * 8191 + view.layer) % 2**63)
     return policy.design.draw(score, keep, generator)
 

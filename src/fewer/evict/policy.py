@@ -8,6 +8,7 @@ from typing import Literal
 
 from fewer.errors import bad
 from fewer.evict.budget import Budget
+from fewer.evict.size import CORE, Size
 from fewer.types import Design, KnownDesign, RowScore
 from fewer.types.number import check_number
 
@@ -25,6 +26,10 @@ class Policy:
     -log(pi) to the logits of the rows that stay, "plug-in" nothing; None is Hájek for designs with known probabilities,
     which are the only ones that can have it.
 
+    core: of the rows that may be chosen, the share that the highest scores are certain to get; the rest is left to
+    chance. size: what chance is in proportion to, "spread" (attention and the spread of values, `fewer.evict.size`) or
+    the "score" itself. Both belong to designs with known probabilities.
+
     moment: when the cache is compressed. "prompt": when the whole prompt has been read, the question with it.
     "context": when the documents have been read, before the question exists. every: while decoding, compress again
     whenever so many rows have been added since the last time; None is never. block: read the prompt so many tokens at a
@@ -40,6 +45,8 @@ class Policy:
     sinks: int = 4
     recent: int = 32
     estimator: Estimator | None = None
+    core: float | None = None
+    size: Size | None = None
     moment: Moment = "prompt"
     every: int | None = None
     block: int | None = None
@@ -61,6 +68,15 @@ class Policy:
             legal = "'plug-in' for a design without known probabilities"
             raise bad("estimator", "hajek", legal, f"{self.design.name} keeps rows for certain; sample instead.")
 
+        if self.size not in (None, "spread", "score"):
+            raise bad("size", self.size, "'spread' or 'score'", "Leave it out for spread.")
+        if self.core is not None:
+            check_number("core", self.core, float, 0.0, 1.0, f"{CORE:g} is the default; 0 leaves all to chance.")
+        given = {"core": self.core, "size": self.size}
+        for name, setting in given.items():
+            if setting is not None and not self.known:
+                raise bad(name, setting, f"left out for {self.design.name}", "It belongs to designs that sample.")
+
     def check(self, num_tokens: int) -> None:
         """Raise BadInput where a prompt of this length can be seen to have too small a budget."""
         certain = min(self.sinks + self.recent, num_tokens)
@@ -71,6 +87,16 @@ class Policy:
     def known(self) -> bool:
         """Whether the design draws with known probabilities."""
         return hasattr(self.design, "variance")
+
+    @property
+    def certain_core(self) -> float:
+        """The share of what may be chosen that is certain."""
+        return CORE if self.core is None else self.core
+
+    @property
+    def sizes(self) -> Size:
+        """What chance is in proportion to."""
+        return self.size or "spread"
 
     @property
     def weighs(self) -> Estimator:
@@ -92,8 +118,10 @@ class Policy:
         found: dict[str, str | int | float | None] = {"name": self.name, "score": self.score.name}
         found |= {f"score.{key}": value for key, value in self.score.describe().items()}
         found |= {"design": self.design.name, "estimator": self.weighs}
+        found |= {"core": self.certain_core, "size": self.sizes} if self.known else {}
         found |= {f"design.{key}": value for key, value in self.design.describe().items()}
         found |= {f"budget.{key}": value for key, value in self.budget.describe().items()}
         found |= {"sinks": self.sinks, "recent": self.recent, "moment": self.moment}
         found |= {"every": self.every, "block": self.block}
-        return found | ({"delta": self.delta} if self.certified else {"certify": "off"} if self.known else {})
+        certificate = {"delta": self.delta}
+        return found | (certificate if self.certified else {"certify": "off"} if self.known else {})

@@ -16,17 +16,15 @@ from torch import Tensor
 
 __all__ = ["CacheView", "Design", "KnownDesign", "Needs", "Observers", "RowScore", "Sample", "Selection", "Witness"]
 
-Observers = Literal["none", "last", "window", "question", "strided"]
+Observers = Literal["none", "last", "window", "strided"]
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """Whose queries a score looks with, of the tokens that are there when the cache is compressed.
 
-    "none"; "last", the newest token; "window", the newest `count`; "question", the tokens of the question and what
-    follows it, of more than `count` the first half and the newest half, or the newest `count` where no question is
-    known; "strided", at most `count` tokens spread evenly over everything since the last compression, the newest among
-    them.
+    "none"; "last", the newest token; "window", the newest `count`; "strided", at most `count` tokens spread evenly over
+    everything since the last compression, the newest among them.
     """
 
     observers: Observers = "none"

@@ -19,7 +19,7 @@ __all__ = ["FLOOR", "Order", "check_floor", "check_order", "draw_seeds", "draw_u
 
 Order = Literal["random", "position"]
 
-FLOOR = 0.1  # a tenth of the tail's budget goes to all of it alike
+FLOOR = 0.2  # a fifth of the tail's budget goes to all of it alike
 _LOWEST = 1e-6
 
 

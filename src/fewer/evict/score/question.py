@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fewer.evict.score.attention import Group, aggregate_group, check_group, mean_attention
-from fewer.evict.score.pooling import Pool, check_pooling, pool_neighbours
+from fewer.evict.score.pooling import Pool, check_pool, pool_neighbours
 from fewer.types import CacheView, Needs
 from fewer.types.number import check_number
 
@@ -17,27 +17,29 @@ __all__ = ["QuestionAware"]
 
 @dataclass(frozen=True, slots=True)
 class QuestionAware:
-    """Attention of the question's own rows, pooled: the "aware" condition of Xie (2026, section 5).
+    """Attention of the question's last rows, pooled: the "aware" condition of Xie (2026, section 5).
 
-    The mean over the rows of the question and what follows it (the newest `count` where no question is known),
-    aggregated over the query heads of a key-value head (`group`), then pooled over `pooling` neighbouring positions.
-    The mean over rows and not the largest: it is the share of the question's attention, which is what a sampled design
-    wants in proportion, it compares across heads, and a single row's own habits (delimiters, itself) do not fill the
-    budget. The largest is taken where it is wanted, over neighbours: numbers are tokenised digit by digit and a row
-    that finds the first digit has to carry the rest, so the window is three times SnapKV's. Unit: share of the
-    attention.
+    The mean over the newest `count` rows, the end of the question and what follows it, aggregated over the query heads
+    of a key-value head (`group`), then the largest within reach: a row gives its score to `before` positions before it
+    and `behind` positions behind it. The last rows, because it is there that the model looks for the answer: with all
+    rows of the question needles were lost that the last eight find. The mean over them and not the largest: it is the
+    share of their attention, and it compares across heads. Further behind than before, because what a row points at
+    (a name, a key) comes before what is wanted (a number, digit by digit). Unit: share of the attention.
 
     Knows the question before anything is evicted. Where that cannot be, its scores say nothing about later questions.
     """
 
-    pooling: int = 15
+    count: int = 8
+    before: int = 6
+    behind: int = 16
     pool: Pool = "max"
-    count: int = 64
     group: Group = "mean"
 
     def __post_init__(self) -> None:
-        check_pooling(self.pooling, self.pool)
         check_number("count", self.count, int, 1, None, "Look with at least the newest query.")
+        check_number("before", self.before, int, 0, None, "0 does not reach back.")
+        check_number("behind", self.behind, int, 0, None, "0 does not reach on.")
+        check_pool(self.pool)
         check_group(self.group)
 
     @property
@@ -47,8 +49,8 @@ class QuestionAware:
 
     @property
     def needs(self) -> Needs:
-        """The queries of the question, or the newest `count`."""
-        return Needs("question", self.count)
+        """The newest `count` queries."""
+        return Needs("window", self.count)
 
     @property
     def gathers(self) -> bool:
@@ -57,9 +59,18 @@ class QuestionAware:
 
     def __call__(self, view: CacheView) -> Tensor:
         """[kv_heads, n] float32. Raises BadInput where no query was observed."""
-        score = aggregate_group(mean_attention(view, self.name), view.k.shape[0], self.group)
-        return pool_neighbours(score, view, self.pooling, self.pool)
+        return pool_neighbours(self.unpooled(view), view, (self.before, self.behind), self.pool)
+
+    def unpooled(self, view: CacheView) -> Tensor:
+        """The same before pooling."""
+        return aggregate_group(mean_attention(view, self.name), view.k.shape[0], self.group)
 
     def describe(self) -> Mapping[str, str | int | float | None]:
         """The settings, for the receipt."""
-        return {"pooling": self.pooling, "pool": self.pool, "count": self.count, "group": self.group}
+        return {
+            "count": self.count,
+            "before": self.before,
+            "behind": self.behind,
+            "pool": self.pool,
+            "group": self.group,
+        }

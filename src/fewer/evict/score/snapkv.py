@@ -55,8 +55,11 @@ class SnapKV:
 
     def __call__(self, view: CacheView) -> Tensor:
         """[kv_heads, n] float32. Raises BadInput where no query was observed."""
-        score = aggregate_group(mean_attention(view, self.name), view.k.shape[0], self.group)
-        return pool_neighbours(score, view, self.pooling, self.pool)
+        return pool_neighbours(self.unpooled(view), view, (self.pooling // 2, self.pooling // 2), self.pool)
+
+    def unpooled(self, view: CacheView) -> Tensor:
+        """The same before pooling."""
+        return aggregate_group(mean_attention(view, self.name), view.k.shape[0], self.group)
 
     def describe(self) -> Mapping[str, str | int | float | None]:
         """The settings, for the receipt."""

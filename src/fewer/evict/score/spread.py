@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -58,6 +58,11 @@ class ValueSpread:
         if view.gathered is not None:
             score = score + view.gathered
         return score.clamp(max=torch.finfo(torch.float32).max)  # infinity would be "certain"
+
+    def unpooled(self, view: CacheView) -> Tensor:
+        """The inner score before it pools, or as it is: [kv_heads, n]."""
+        unpooled: Callable[[CacheView], Tensor] = getattr(self.inner, "unpooled", self.inner)
+        return unpooled(view)
 
     def describe(self) -> Mapping[str, str | int | float | None]:
         """The inner score's settings, for the receipt."""
