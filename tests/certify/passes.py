@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fewer.certify import Certifier, KnownProbabilities, StepCertificate, poisson_variance, radius, range_term
+from fewer.certify import Certifier, Form, KnownProbabilities, StepCertificate
 
 KV_HEADS, GROUP, DIM, LATER = 2, 3, 8, 4
 HEADS = KV_HEADS * GROUP
@@ -56,33 +57,48 @@ def make_layer(
     return Layer(known, values.to(device, dtype), weights.to(device, dtype))
 
 
-def watch(
-    certifier: Certifier, layers: list[Layer], rows: int = 1, along: bool = False, first: int = 0
-) -> StepCertificate | None:
-    """Show it one pass; `along`: with the further rows multiplied in attention's own product."""
-    for index, layer in enumerate(layers, first):
-        further = certifier.rows(index, layer.weights) if along else None
+def watch(certifier: Certifier, layers: list[Layer], rows: int = 1) -> StepCertificate | None:
+    """Show it one pass."""
+    for index, layer in enumerate(layers):
         weights = layer.weights.reshape(HEADS, rows, -1)
-        out = layer.out.reshape(HEADS, rows, DIM).transpose(0, 1)
-        certifier.see(index, weights, out, layer.values, None if further is None else further @ layer.values)
+        certifier.see(index, weights, layer.out.reshape(HEADS, rows, DIM).transpose(0, 1), layer.values)
     return certifier.finish()
 
 
-def certify(layers: list[Layer], rows: int = 1, exact: bool = True, **how) -> StepCertificate:
+def certify(
+    layers: list[Layer],
+    rows: int = 1,
+    form: Form = "audited",
+    kappa: list[Tensor | None] | None = None,
+) -> StepCertificate:
     """A certifier for these layers, and what it says of one pass."""
-    certifier = Certifier([layer.known for layer in layers], [layer.stored for layer in layers], exact=exact)
-    step = watch(certifier, layers, rows, **how)
+    known, stored = [layer.known for layer in layers], [layer.stored for layer in layers]
+    step = watch(Certifier(known, stored, 0.1, form, kappa), layers, rows)
     assert step is not None
     return step
 
 
-def certify_slowly(layer: Layer, rows: int = 1) -> tuple[Tensor, Tensor, Tensor]:
-    """(radius, Vhat, range term) of one layer from the clear functions: [heads, rows] float64, on the CPU."""
-    pi = torch.nn.functional.pad(layer.known.pi, (0, LATER), value=1.0)[:, None].cpu()
-    values, weights, out = layer.values[:, None].cpu(), layer.weights.cpu(), layer.out.cpu()
-    vhat, largest = poisson_variance(weights, pi, values, out), range_term(weights, pi, values, out)
-    if layer.known.variance == "fixed_size":
+def certify_slowly(layer: Layer, rows: int = 1, form: Form = "audited") -> tuple[Tensor, Tensor, Tensor]:
+    """(radius, Vhat, range term) of one layer from the formulas: [heads, rows] float64, on the CPU; kappa is 1.
+
+    From the weights as they are, which need not sum to 1 where they are rounded; then 1 - w is what the others sum to
+    once they do.
+    """
+    pi = torch.nn.functional.pad(layer.known.pi, (0, LATER), value=1.0)[:, None].double().cpu()
+    values, weights, out = layer.values[:, None].double().cpu(), layer.weights.double().cpu(), layer.out.double().cpu()
+    if form == "audited":
+        weights = weights / weights.sum(-1, keepdim=True)
+        out = (weights[..., None] * values).sum(-2)
+    distance = (values - out[..., None, :]).square().sum(-1).sqrt()
+    if form == "audited":
+        distance = distance / (1 - weights).clamp(min=1e-3)
+    terms = (1 - pi) * (weights * distance) ** 2
+    vhat, largest = terms.sum(-1), terms.amax(-1).sqrt()
+    if form == "paper" and layer.known.variance == "fixed_size":
         count = (layer.known.pi < 1).sum(1, keepdim=True).double().cpu()
         vhat = vhat * count / (count - 1)
-    found = radius(vhat, largest, out.double().norm(dim=-1)), vhat, largest
+    level = math.log(10)
+    deviation, share = (1.5, 0.5) if form == "audited" else (1.0, 1.0)
+    size = deviation * (2 * vhat * level).sqrt() + share * largest * level
+    found = size / (layer.out.double().cpu().norm(dim=-1) + 1e-9), vhat, largest
     return tuple(part.reshape(HEADS, rows) for part in found)  # type: ignore[return-value]

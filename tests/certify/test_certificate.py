@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -47,6 +47,20 @@ def test_assumptions_name_the_design() -> None:
     assert "high entropy" in fixed.assumptions[0]
     assert poisson.assumptions[1:] == fixed.assumptions[1:]
     assert any("linearisation" in text for text in poisson.assumptions)
+
+
+def test_assumptions_name_the_form_and_the_audit() -> None:
+    def last(*steps: StepCertificate) -> str:
+        return Certificate.of(steps, 0.1, "poisson").assumptions[-1]
+
+    plain = make_step(0.5)
+    audited, unaudited = replace(plain, form="audited", audited=True), replace(plain, form="audited")
+    assert "published equation (4)" in last(plain)
+    assert last(audited).startswith("audited: times the largest error")
+    assert last(unaudited).startswith("not audited")
+    assert last(audited, unaudited).startswith("not audited")
+    assert "1.5 and 0.5 times" in Certificate.of([audited], 0.1, "poisson").assumptions[-2]
+    assert "published equation (4)" in last(audited, plain)
 
 
 def test_it_is_json() -> None:

@@ -107,7 +107,7 @@ def test_the_certificate_is_the_keepers(engine: Engine, name: str) -> None:
         "steps"
     )
     assert "bound" not in claim.says
-    assert len(claim.assumptions) == 5
+    assert len(claim.assumptions) == 7
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name not in SAMPLED])

@@ -10,13 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fewer.certify.variance import LEAST_REST, check_delta, radius
+from fewer.certify.variance import LEAST_REST, TINY_NORM, check_delta, radius
 from fewer.types import CacheView, Sample
 
 __all__ = ["audit"]
 
 MOST = 16  # queries that are looked at
-_LEAST = 1e-6  # a radius that is smaller is taken to be this: float32 errors are near it
+_LEAST = 1e-3  # a smaller radius is taken to be this: errors of a thousandth are none, and factors stay finite
 
 
 @torch.inference_mode()
@@ -25,9 +25,9 @@ def audit(view: CacheView, sample: Sample, delta: float = 0.1) -> Tensor | None:
 
     kappa = max(1, the largest error/radius) over the newest 16 of the observed queries: error = ||out - y||/||y||, out
     the Hájek estimate from the sample and y the output of all rows the view holds; radius = (4) with leave-one-out
-    terms, at this delta. A query sees rows up to its own position. In a sliding-window layer it sees those of its
-    window that a later query can still see, since the others leave for certain. A query that sees no row of the sample
-    counts for nothing. All in float32, one key-value head at a time.
+    terms, at this delta, or .001 where it is below. A query sees rows up to its own position. In a sliding-window layer
+    it sees those of its window that a later query can still see, since the others leave for certain. A query that sees
+    no row of the sample counts for nothing. All in float32, one key-value head at a time.
 
     Not covered: the errors of earlier draws, if rows have left before: y is then itself an estimate, and only this
     draw's error is seen. Nor queries unlike the observed ones. Raises BadInput for a delta outside (0, 1).
@@ -72,16 +72,20 @@ def _compare(
     """
     v = v.float()
     logits = (q @ k.float().T).view(-1, *bias.shape).add_(bias).flatten(0, 1)
-    kept = (logits[:, idx] - pi.log()).masked_fill_(~valid, float("-inf"))
-    blind = torch.isneginf(kept.amax(1))
-    weights = torch.softmax(kept, 1).masked_fill_(blind[:, None], 0.0)
-    full = torch.softmax(logits, 1).nan_to_num_(0.0)
-    y = full @ v
-    error = full.neg_().index_add_(1, idx, weights) @ v  # a difference of weights: nothing cancels in it
-    out = y + error
+    weights = logits.index_select(1, idx).sub_(pi.log()).masked_fill_(~valid, float("-inf"))
+    blind = torch.isneginf(weights.amax(1))
+    weights = torch.softmax(weights, 1).masked_fill_(blind[:, None], 0.0)
+    y, values = torch.softmax(logits, 1).nan_to_num_(0.0) @ v, v[idx]
+    out = weights @ values
     rest = (1 - weights).clamp_(min=LEAST_REST)
-    distance = torch.cdist(out, v[idx], compute_mode="donot_use_mm_for_euclid_dist")
-    terms = (weights / rest).mul_(distance).square_().mul_(1 - pi)
+    terms = weights.div_(rest).square_().mul_(1 - pi).mul_(_square_distances(out, values))
     found = radius(terms.sum(1), terms.amax(1).sqrt(), out.norm(dim=1), delta)
-    ratio = error.norm(dim=1) / y.norm(dim=1).clamp(min=_LEAST) / found.clamp(min=_LEAST)
+    ratio: Tensor = (out - y).norm(dim=1) / (y.norm(dim=1) + TINY_NORM) / found.clamp(min=_LEAST)
     return ratio.masked_fill(blind, 1.0)
+
+
+def _square_distances(out: Tensor, values: Tensor) -> Tensor:
+    """||v - out||^2 of every pair, [r, s] float32. In float64, in which the expanded square does not cancel."""
+    out, values = out.double(), values.double()
+    found = values.square().sum(1) + out.square().sum(1)[:, None]
+    return found.addmm_(out, values.T, alpha=-2.0).clamp_(min=0.0).float()

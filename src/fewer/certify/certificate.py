@@ -1,12 +1,12 @@
 """What is said of one step and of a whole answer.
 
-The radius is not a theorem. It is computed from the sampling design and its coverage is measured; `assumptions` says
-what it stands on, in words that belong beside the number.
+The radius is not a theorem, in either form. It is computed from the sampling design and its coverage is measured;
+`assumptions` says what it stands on, in words that belong beside the number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fewer.certify.known import Variance
-from fewer.certify.variance import check_delta
+from fewer.certify.variance import Form, check_delta
 from fewer.errors import bad
 from fewer.types.number import check_number
 
@@ -31,6 +31,13 @@ _COMMON = (
     "the error of one attention output is near its linearisation",
     "the largest term among retained rows stands for the largest among all",
 )
+_PAPER = "radii are those of the published equation (4)"
+_AUDITED = (
+    "radii are 1.5 and 0.5 times the two terms of equation (4), each row held against the mean of the others; the "
+    "coverage of this form was measured on one model"
+)
+_AUDIT = "audited: times the largest error over radius of the newest 16 queries that the score observed, where above 1"
+_NO_AUDIT = "not audited: the score observes no queries with which the sample's error could be seen"
 _DRAWN = {
     "poisson": "rows were drawn independently of each other",
     "fixed_size": "as many rows as were asked for were drawn by a design of high entropy",
@@ -44,10 +51,12 @@ class StepCertificate:
     A layer that was not sampled has lost nothing: zeros, in `out_norm` too, which nobody looked at there.
     """
 
-    radius: Tensor  # relative to the output's norm
-    vhat: Tensor  # squared units of the output
-    range_term: Tensor  # units of the output
+    radius: Tensor  # relative to the output's norm, with the audit factor
+    vhat: Tensor  # squared units of the output; leave-one-out in the audited form
+    range_term: Tensor  # units of the output; the same
     out_norm: Tensor  # of the output that attention gave
+    form: Form = "paper"
+    audited: bool = False  # whether every sampled layer has an audit factor
 
     @property
     def means(self) -> tuple[float, ...]:
@@ -92,6 +101,7 @@ class Certificate:
         means = [value for step in steps for value in step.means]
         if not means:
             return cls.none()
+        forms = {(step.form, step.audited) for step in steps}
         layers = torch.cat([step.radius.double().mean(1) for step in steps], dim=1)[:, :FIRST].amax(1)
         return cls(
             kind="estimate",
@@ -101,7 +111,7 @@ class Certificate:
             mean=sum(means) / len(means),
             largest=max(means),
             per_layer=tuple(layers.tolist()),
-            assumptions=(_DRAWN[variance], *_COMMON),
+            assumptions=(_DRAWN[variance], *_COMMON, *_name_forms(forms)),
         )
 
     def calibrate(self, factor: float, split: str) -> Certificate:
@@ -124,3 +134,10 @@ class Certificate:
             per_layer=tuple(factor * value for value in self.per_layer),
             assumptions=(*self.assumptions, f"radii are {factor:g} times those of the formula, as found on {split}"),
         )
+
+
+def _name_forms(forms: Collection[tuple[Form, bool]]) -> tuple[str, ...]:
+    """How the radii were made. A few of several steps without an audit make the whole one without."""
+    if any(form == "paper" for form, _ in forms):
+        return (_PAPER,)
+    return _AUDITED, _AUDIT if all(audited for _, audited in forms) else _NO_AUDIT

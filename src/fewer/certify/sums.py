@@ -1,15 +1,13 @@
-"""Vhat and the largest term of many layers and heads at once, from sums that attention has taken.
+"""Vhat and the range term of many layers and heads at once, from the weights and outputs that attention left behind.
 
-With c = (1 - pi) w^2, sum of c ||v - y||^2 = sum of c ||v||^2 - 2 y.(sum of c v) + ||y||^2 sum of c: besides numbers
-that do not change between steps it needs sum of c v alone, which is one more row of weights in attention's own product.
-Two things this form does not give by itself:
+Both are of c ||v - y||^2, c = (1 - pi) w^2, over (1 - w)^2 in the audited form. With m = y - centre,
+||v - y||^2 = ||v - centre||^2 - 2 v.m + 2 centre.m + ||m||^2: besides numbers that do not change between steps it needs
+v.m of every row, one product with the values for each layer. All else is done for several layers at once, in float32.
 
-- Precision. It cancels where the rows with weight lie near y, and sum of c v is rounded to the model's type. So values
-  and outputs are taken from a centre of each head, and where rounding could still move Vhat by more than a twentieth,
-  which takes a row with nearly all of the weight, that query row is computed again from differences.
-- The largest term, which needs ||v - y|| row by row. No row exceeds c (||v - centre|| + ||y - centre||)^2, and none
-  exceeds Vhat. The few rows with the largest such bounds are measured, and then all others whose bound is above the
-  largest that was measured. Or none: then the bound itself stands for the term.
+Where that is not precise enough a query row is computed again from differences: where rounding v.m to the model's type
+could move Vhat by more than a twentieth, which takes a row with nearly all of the weight; and where w is rounded to the
+model's type and 1 - w is small (0, at worst). The weights are then first made to sum to 1: those of the *other* rows
+are not near 1, and what they sum to is known as well as they are.
 """
 
 from __future__ import annotations
@@ -21,113 +19,97 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewer.certify.variance import LEAST_REST
+
 __all__ = ["Passing", "Standing", "sum_terms"]
 
-_FIRST = 4  # rows of each query row that are measured at once
 _OFF = 0.05  # the share of Vhat that rounding may move
 _EPS = torch.finfo(torch.float32).eps
+_REST = 0.08  # where a sampled row leaves less to the others, rounding w to bfloat16 may move Vhat by a twentieth
+_HEAVY = 0.25  # of the sum of c: below it no sampled row to speak of has much weight
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What does not change between steps, of B layers; all float32. Values are relative to the centre."""
+    """What does not change between steps, of B layers; float32. Later rows have zeros."""
 
-    centre: Tensor  # [B, kv_heads, 1, d]
-    squares: Tensor  # [B, kv_heads, 1, n or more], squared norms; 0 for rows that came later
-    norms: Tensor  # [B, kv_heads, 1, n or more]
+    centre: Tensor  # [B, kv_heads, 1, d], a mean of the values
+    squares: Tensor  # [B, kv_heads, 1, w], squared distances of the values from it
+    evicts: Tensor  # [B, kv_heads, 1, w], 1 - pi
 
     def at(self, places: Sequence[int], width: int) -> Standing:
-        """Of these layers, and so many rows."""
-        index = list(places)
-        whole = index == list(range(len(self.centre)))
-        centre, squares, norms = (part if whole else part[index] for part in (self.centre, self.squares, self.norms))
-        return Standing(centre, squares[..., :width], norms[..., :width])
+        """Of these layers, which follow each other, and so many rows."""
+        part = slice(places[0], places[-1] + 1)
+        return Standing(self.centre[part], self.squares[part, ..., :width], self.evicts[part, ..., :width])
 
     def widen(self, width: int) -> Standing:
         """With room for so many rows."""
         more = (0, width - self.squares.shape[-1])
-        return Standing(self.centre, F.pad(self.squares, more), F.pad(self.norms, more))
+        return Standing(self.centre, F.pad(self.squares, more), F.pad(self.evicts, more))
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """What a pass leaves behind, of B layers, R query rows to a key-value head; float32 but for the values."""
+    """What a pass leaves behind, of B layers, R query rows to a key-value head and n rows of a layer."""
 
-    terms: Tensor  # [B, kv_heads, R, n], c; 0 for rows that were certain
-    sums: Tensor  # [B, kv_heads, R, d], sum of c v, as rounded
-    out: Tensor  # [B, kv_heads, R, d]
+    weights: Sequence[Tensor]  # of each layer, [kv_heads, R, n]
     values: Sequence[Tensor]  # of each layer, [kv_heads, n, d]
-    eps: float  # of the type in which `sums` were rounded
+    out: Tensor  # [B, kv_heads, R, d] float32
 
 
-def sum_terms(standing: Standing, passing: Passing, exact: bool) -> tuple[Tensor, Tensor]:
-    """(Vhat, largest term), the largest c ||v - y||^2, both [B, kv_heads, R] float32.
-
-    exact: whether the largest term is measured; otherwise it is bounded from above.
-    """
-    terms, out = passing.terms, passing.out
-    moved = out - standing.centre
-    power = moved.square().sum(-1)
+def sum_terms(standing: Standing, passing: Passing, leave_one_out: bool) -> tuple[Tensor, Tensor]:
+    """(Vhat, squared range term), both [B, kv_heads, R] float32. leave_one_out: which form."""
+    weights = _stack(passing.weights, -1)  # [B, kv_heads, R, n]
+    if leave_one_out:
+        weights.div_((1 - weights).clamp_min_(LEAST_REST))
+    terms = weights.square_().mul_(standing.evicts)
     total = terms.sum(-1)
-    products = moved * passing.sums
-    cross = products.sum(-1) - total * (moved * standing.centre).sum(-1)
-    held = (terms * standing.squares).sum(-1)
-    vhat = (held - 2.0 * cross + total * power).clamp_(min=0)
-    doubtful = passing.eps * products.norm(dim=-1) + 4 * _EPS * held > _OFF * vhat
-    reach = torch.add(standing.norms, power.sqrt()[..., None]).square_().mul_(terms)
-    if exact:
-        largest = _measure_first(passing, reach)
-        undecided = (largest < torch.minimum(reach.amax(-1), vhat - largest)) & ~doubtful
-        _measure_rest(passing, reach, largest, undecided)
-    else:
-        largest = torch.minimum(reach.amax(-1), vhat)
+    moved = passing.out - standing.centre
+    power, middle = moved.square().sum(-1), (moved * standing.centre).sum(-1)
+
+    narrow = moved.to(passing.values[0].dtype).transpose(2, 3).unbind()
+    products = [
+        torch.bmm(values, each) for values, each in zip(passing.values, narrow, strict=True)
+    ]  # [kv_heads, n, R]
+    distance = _stack(products, -2).transpose(2, 3).contiguous()
+    distance = torch.add(standing.squares, distance, alpha=-2).add_((power + 2 * middle)[..., None])
+    shares = distance.clamp_min_(0.0).mul_(terms)
+    vhat, largest = shares.sum(-1), shares.view(torch.int32).amax(-1).view(torch.float32)  # of numbers of at least 0
+
+    eps = torch.finfo(passing.values[0].dtype).eps
+    size, mean = power.sqrt(), (vhat / total.clamp(min=_EPS**4)).sqrt()  # ||m||, and ||v - y|| on average
+    off = 0.5 * eps * (middle.abs() + size * (size + mean)) + 4 * _EPS * (size + mean).square()
+    rounded = (0.25 * eps) ** 2 * passing.out.square().sum(-1)  # what rounding the output itself may have moved
+    doubtful = off * total > _OFF * torch.maximum(vhat, rounded)
+    if leave_one_out and len(heavy := (total > _HEAVY).nonzero()):
+        layers, heads, rows = heavy.unbind(1)
+        most = (1 / _REST - 1) ** 2 * standing.evicts[layers, heads, 0]
+        doubtful[layers, heads, rows] |= (terms[layers, heads, rows] > most).any(-1)
     for layer, head, row in doubtful.nonzero().tolist():
-        differences = passing.values[layer][head].float() - out[layer, head, row]
-        exactly = differences.square().sum(-1) * terms[layer, head, row, : differences.shape[0]]
-        vhat[layer, head, row], largest[layer, head, row] = exactly.sum(), exactly.amax()
+        again = _sum_differences(standing, passing, (layer, head, row), leave_one_out)
+        vhat[layer, head, row], largest[layer, head, row] = again
     return vhat, largest
 
 
-def _measure_first(passing: Passing, reach: Tensor) -> Tensor:
-    """The largest term among the rows with the largest bounds, whose bounds are set to 0: [B, kv_heads, R]."""
-    layers, kv_heads, rows, width = reach.shape
-    at = _find_largest(reach, min(_FIRST, width))
-    index = at.view(layers, kv_heads, -1, 1).expand(-1, -1, -1, passing.out.shape[-1])
-    pairs = zip(passing.values, index, strict=True)  # behind a layer's own rows every term is 0, whatever is measured
-    found = torch.stack([values.gather(1, part.clamp(max=values.shape[1] - 1)) for values, part in pairs])
-    differences = found.view(layers, kv_heads, rows, -1, found.shape[-1]) - passing.out[..., None, :]
-    terms = differences.square().sum(-1).mul_(passing.terms.gather(-1, at))
-    reach.scatter_(-1, at, 0.0)
-    return terms.amax(-1)
+def _sum_differences(
+    standing: Standing, passing: Passing, cell: tuple[int, int, int], leave_one_out: bool
+) -> tuple[Tensor, Tensor]:
+    """(Vhat, squared range term) of one layer, head and query row, in float32 from ||v - y|| of every row."""
+    layer, head, row = cell
+    values, out = passing.values[layer][head].float(), passing.out[layer, head, row]
+    weights = passing.weights[layer][head, row].float()
+    if leave_one_out:
+        weights = weights / weights.sum()
+        out = weights @ values
+        weights = weights / (1 - weights).clamp(min=LEAST_REST)
+    terms = (values - out).square().sum(-1) * weights.square() * standing.evicts[layer, head, 0, : len(weights)]
+    return terms.sum(), terms.amax()
 
 
-def _find_largest(numbers: Tensor, count: int) -> Tensor:
-    """Where the largest are along the last axis, or such as equal them in their leading bits: [..., count] int64.
-
-    The numbers are at least 0, so that their bits are ordered as they are. Their last bits give way to the index, and
-    one maximum finds both; argmax takes ten times as long.
-    """
-    width = numbers.shape[-1]
-    last = (1 << (width - 1).bit_length()) - 1
-    index = torch.arange(width, dtype=torch.int32, device=numbers.device)
-    marked = numbers.view(torch.int32).bitwise_and(~last).bitwise_or_(index)
-    found = []
-    for _ in range(count):
-        found.append(marked.amax(-1, keepdim=True).bitwise_and_(last).long())
-        marked.scatter_(-1, found[-1], -1)
-    return torch.cat(found, -1)
-
-
-def _measure_rest(passing: Passing, reach: Tensor, largest: Tensor, undecided: Tensor) -> None:
-    """Measure every row whose bound is above the largest term so far, of the undecided query rows; in place."""
-    cells = undecided.nonzero(as_tuple=True)
-    if not len(cells[0]):
-        return
-    best = largest[cells]
-    cell, at = (reach[cells] > best[:, None]).nonzero(as_tuple=True)
-    layers, heads, rows = (part[cell] for part in cells)
-    counts = torch.bincount(layers, minlength=len(passing.values)).tolist()
-    pieces = zip(passing.values, torch.split(heads, counts), torch.split(at, counts), strict=True)
-    found = torch.cat([values[head, row] for values, head, row in pieces if len(row)]).float()
-    terms = (found - passing.out[layers, heads, rows]).square().sum(-1) * passing.terms[layers, heads, rows, at]
-    largest[cells] = best.scatter_reduce(0, cell, terms, "amax")
+def _stack(parts: Sequence[Tensor], axis: int) -> Tensor:
+    """Along a new first axis in float32, an axis filled up with zeros to the longest."""
+    width = max(part.shape[axis] for part in parts)
+    if any(part.shape[axis] < width for part in parts):
+        behind = (0, 0) * (-1 - axis)
+        parts = [F.pad(part, (*behind, 0, width - part.shape[axis])) for part in parts]
+    return torch.stack(list(parts)).float()

@@ -1,4 +1,4 @@
-"""`fewer study lazyllm` and `fewer study entroprefill`: studies that come along, part by part, and their reports."""
+"""`fewer study lazyllm`, `entroprefill` and `replay`: studies that come along, and their reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fewer.cli.study import Out, parse_shard, show_standing
 from fewer.cli.terminal import Terminal
 from fewer.errors import bad
 
-__all__ = ["entroprefill", "lazyllm"]
+__all__ = ["entroprefill", "lazyllm", "replay"]
 
 Parts = Annotated[
     list[str] | None, typer.Option("--part", help="One of its parts; may be repeated.", show_default="all of them")
@@ -52,6 +52,58 @@ def entroprefill(
     Its parts are needles, documents and speed. Hours on two cores. Killed, the same command goes on where it was.
     """
     _run("entroprefill", out, part, report, shard, quiet)
+
+
+def replay(
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The run's folder.", metavar="RUN", show_default=False)
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A folder of tasks with rows: replay documents as well.", show_default="generated prompts"),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write the report into this folder.", show_default="none")
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(help="Replay at most so many prompts now.", min=0, show_default="all that are left")
+    ] = None,
+    register: Annotated[
+        Path | None,
+        typer.Option(help="Freeze and hash study, prompts and model in this file, and run nothing.", metavar="JSON"),
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Study eviction's error and certificate on real keys, values and decode queries of the embedded model.
+
+    Every design against the full cache, layer by layer and head by head; no answer is generated from a compressed one.
+    About an hour on one core. Killed, the same command goes on where it was.
+    """
+    if (out is None) == (register is None):
+        raise bad("--out", str(out), "given, unless --register is", "Give one of the two.")
+    terminal = Terminal(quiet)
+    with terminal.busy("Preparing"):
+        from fewer.engine import Engine
+        from fewer.report.replay import write_replay_report
+        from fewer.study.replay.registered import register_replay
+        from fewer.study.replay.run import run_replay
+        from fewer.study.replay.spec import load_replay
+
+        study = load_replay()
+        engine = Engine.load(dtype="bfloat16", progress=terminal.note)
+    if register is not None:
+        print(register_replay(study, engine, data, register).sha256)
+        return
+    assert out is not None
+    with show_standing(terminal) as progress:
+        left = run_replay(study, engine, out, data=data, most=most, progress=progress)
+    if left:
+        terminal.note(f"{left} prompts are left; the same command goes on.")
+    if report is not None:
+        with terminal.busy("Estimating"):
+            write_replay_report(out, report, f"fewer study replay --out RUN{'' if data is None else ' --data DIR'}")
+        terminal.note(f"The report is in {report}.")
 
 
 def _run(study: str, out: Path, chosen: list[str] | None, report: Path | None, shard: str, quiet: bool) -> None:

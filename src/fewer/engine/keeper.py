@@ -7,11 +7,13 @@ the policy's samples can have a certificate.
 
 from __future__ import annotations
 
-from fewer.certify import Certifier, KnownProbabilities, StepCertificate
+from torch import Tensor
+
+from fewer.certify import Certifier, KnownProbabilities, StepCertificate, audit
 from fewer.evict import Eviction, Policy, compress
 from fewer.kv import State
 from fewer.query_log import QueryLog
-from fewer.types import Prompt
+from fewer.types import CacheView, Prompt, Sample
 
 __all__ = ["Keeper"]
 
@@ -34,6 +36,7 @@ class Keeper:
             self._moment = max(ends, default=prompt.query[0]) or len(prompt)
         self._turns = 0
         self._last = 0  # tokens seen at the last compression
+        self._kappa: dict[int, Tensor | None] = {}  # by layer, of its last draw
 
     def open(self, state: State) -> None:
         """Have a new sequence set aside the queries that the score needs."""
@@ -60,16 +63,25 @@ class Keeper:
         if not self._due(state):
             return
         self.most_bytes = max(self.most_bytes, state.nbytes)
-        eviction = compress(state, self.policy, self.seed, self._turns, max(len(self._prompt), state.num_seen))
+        design = self.policy.certified
+        audits = self._audit if design is not None and self.policy.radius == "audited" else None
+        num_tokens = max(len(self._prompt), state.num_seen)
+        eviction = compress(state, self.policy, self.seed, self._turns, num_tokens, audits)
         self.seconds += eviction.seconds
         self._turns, self._last = self._turns + 1, state.num_seen
         if eviction.num_evicted:
             self.evictions.append(eviction)
         self.most_bytes = max(self.most_bytes, state.nbytes)
-        design = self.policy.certified
         if design is not None and any(kv.sampled for kv in state.layers):
             known = [None if kv.pi is None else KnownProbabilities(kv.pi, design.variance) for kv in state.layers]
-            self.witness = Certifier(known, [kv.v for kv in state.layers], self.policy.delta)
+            values = [kv.v for kv in state.layers]
+            kappa = None if audits is None else [self._kappa.get(index) for index in range(len(values))]
+            self.witness = Certifier(known, values, self.policy.delta, form=self.policy.radius, kappa=kappa)
+
+    def _audit(self, view: CacheView, sample: Sample) -> None:
+        """Of a draw that left something to chance; another one leaves the factor of the draw before it."""
+        if bool((sample.pi < 1).any()):
+            self._kappa[view.layer - 1] = audit(view, sample, self.policy.delta)
 
     def _due(self, state: State) -> bool:
         if state.num_seen <= self._last:

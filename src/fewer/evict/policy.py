@@ -36,7 +36,7 @@ class Policy:
     time and compress after each, so that no layer ever holds more than budget + block rows; None reads it at once.
 
     delta: the level of the certificate; it exists where the design's probabilities are known and the estimator is
-    Hájek's. certify: whether to compute it.
+    Hájek's. certify: whether to compute it. radius: its form, "audited" or "paper", the published one.
     """
 
     score: RowScore
@@ -52,6 +52,7 @@ class Policy:
     block: int | None = None
     delta: float = 0.1
     certify: bool = True
+    radius: Literal["audited", "paper"] = "audited"
 
     def __post_init__(self) -> None:
         check_number("sinks", self.sinks, int, 0, None, "4 keeps what first tokens draw to themselves.")
@@ -62,6 +63,8 @@ class Policy:
                 check_number(name, value, int, 1, None, "Leave it out to compress once, after the prefill.")
         if self.moment not in ("prompt", "context"):
             raise bad("moment", self.moment, "'prompt' or 'context'", "Leave it out to compress after the prompt.")
+        if self.radius not in ("audited", "paper"):
+            raise bad("radius", self.radius, "'audited' or 'paper'", "'paper' is the published equation (4).")
         if self.estimator not in (None, "hajek", "plug-in"):
             raise bad("estimator", self.estimator, "'hajek' or 'plug-in'", "Leave it out for the design's own.")
         if self.estimator == "hajek" and not self.known:
@@ -123,5 +126,5 @@ class Policy:
         found |= {f"budget.{key}": value for key, value in self.budget.describe().items()}
         found |= {"sinks": self.sinks, "recent": self.recent, "moment": self.moment}
         found |= {"every": self.every, "block": self.block}
-        certificate = {"delta": self.delta}
+        certificate = {"delta": self.delta, "radius": self.radius}
         return found | (certificate if self.certified else {"certify": "off"} if self.known else {})
