@@ -57,8 +57,8 @@ class Recorder(Certifier):
         self.known, self.settings, self.shown = known, settings, []
         self.made.append(self)
 
-    def see(self, index, weights, out, values, sums=None) -> None:
-        super().see(index, weights, out, values, sums)
+    def see(self, index, weights, out, values) -> None:
+        super().see(index, weights, out, values)
         parts = (weights, out, values)
         self.shown.append((index, *(part.detach().clone().double().cpu() for part in parts)))
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from fewer.certify.certificate import StepCertificate
 from fewer.certify.known import KnownProbabilities
-from fewer.certify.sums import Passing, Standing, sum_terms
+from fewer.certify.sums import Passing, Scratch, Standing, sum_terms
 from fewer.certify.variance import Form, check_delta, check_form, radius
 from fewer.errors import bad
 
 __all__ = ["Certifier"]
 
-_MOST = 1 << 18  # weights that are kept before they are summed: 1 MiB in float32
+_MOST = 1 << 20  # weights that are kept before they are summed: 4 MiB in float32
 _SPARE = 256  # rows by which the coefficients are made longer when the layer has grown
 
 
@@ -25,6 +25,7 @@ class _Seen(NamedTuple):
     """What a layer leaves behind until its terms are summed. R: query rows of all heads of a group."""
 
     weights: Tensor  # [kv_heads, R, n]
+    products: Tensor  # [kv_heads, n, R], values times what the outputs are from the centre
     out: Tensor  # [query rows, heads, d]
     values: Tensor  # [kv_heads, n, d]
 
@@ -68,16 +69,13 @@ class Certifier:
             self._factors = torch.stack([_factor(one) for _, one, _ in sampled]).to(device)[..., None]
             self._kappa = _stack_kappa([factors[layer] for layer in self._layers], device)
             self._standing = _stand([one for _, one, _ in sampled], [stored for _, _, stored in sampled])
+        self._scratch = Scratch()
         self._forget()
 
-    def rows(self, index: int, weights: Tensor) -> Tensor:
-        """As in `fewer.types.Witness`: none. What is needed of the values is the distance of every row."""
-        return weights[:, :0]
-
-    def see(self, index: int, weights: Tensor, out: Tensor, values: Tensor, sums: Tensor | None = None) -> None:
+    def see(self, index: int, weights: Tensor, out: Tensor, values: Tensor) -> None:
         """As in `fewer.types.Witness`. A layer that was not sampled is passed over.
 
-        sums: of no rows, since none were asked for. Raises BadInput where the layer holds fewer rows than when it was compressed.
+        Raises BadInput where the layer holds fewer rows than when it was compressed.
         """
         place = self._place.get(index)
         if place is None:
@@ -90,7 +88,9 @@ class Certifier:
         grouped = weights.reshape(values.shape[0], -1, weights.shape[-1])
         if self._pending and next(reversed(self._pending)) != place - 1:
             self._sum()
-        self._pending[place] = _Seen(grouped, out, values)
+        moved = out.transpose(0, 1).reshape(values.shape[0], -1, values.shape[2]) - self._standing.centre[place]
+        products = torch.bmm(values, moved.to(values.dtype).transpose(1, 2))  # now, while the values are at hand
+        self._pending[place] = _Seen(grouped, products, out, values)
         self._shape = weights.shape[:2]
         if len(self._pending) * weights.numel() > _MOST:
             self._sum()
@@ -120,9 +120,7 @@ class Certifier:
     def _forget(self) -> None:
         self._pending: dict[int, _Seen] = {}
         self._done: list[int] = []  # places, in the order of the sums
-        self._sums: list[
-            tuple[Tensor, Tensor, Tensor]
-        ] = []  # Vhat, range term squared, the output's norm: [B, kv_heads, R]
+        self._sums: list[tuple[Tensor, ...]] = []  # Vhat, range term squared, the output's norm: [B, kv_heads, R]
         self._shape = torch.Size((0, 0))
 
     def _sum(self) -> None:
@@ -134,8 +132,10 @@ class Certifier:
             self._standing = self._standing.widen(width + _SPARE)
         kv_heads, _, dim = seen[0].values.shape
         out = torch.stack([one.out for one in seen]).float().transpose(1, 2).reshape(len(seen), kv_heads, -1, dim)
-        passing = Passing([one.weights for one in seen], [one.values for one in seen], out)
-        found = sum_terms(self._standing.at(places, width), passing, self.form == "audited")
+        passing = Passing(
+            [one.weights for one in seen], [one.products for one in seen], [one.values for one in seen], out
+        )
+        found = sum_terms(self._standing.at(places, width), passing, self.form == "audited", self._scratch)
         self._done += places
         self._sums.append((*found, out.norm(dim=-1)))
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fewer.certify.variance import LEAST_REST
 
-__all__ = ["Passing", "Standing", "sum_terms"]
+__all__ = ["Passing", "Scratch", "Standing", "sum_terms"]
 
 _OFF = 0.05  # the share of Vhat that rounding may move
 _EPS = torch.finfo(torch.float32).eps
@@ -53,27 +53,47 @@ class Passing:
     """What a pass leaves behind, of B layers, R query rows to a key-value head and n rows of a layer."""
 
     weights: Sequence[Tensor]  # of each layer, [kv_heads, R, n]
+    products: Sequence[Tensor]  # of each layer, [kv_heads, n, R], v.m
     values: Sequence[Tensor]  # of each layer, [kv_heads, n, d]
     out: Tensor  # [B, kv_heads, R, d] float32
 
 
-def sum_terms(standing: Standing, passing: Passing, leave_one_out: bool) -> tuple[Tensor, Tensor]:
+class Scratch:
+    """Two buffers that steps use again: fresh ones of this size would have their pages mapped anew every time."""
+
+    __slots__ = ("_buffers",)
+
+    def __init__(self) -> None:
+        self._buffers: Tensor | None = None
+
+    def take(self, passing: Passing, width: int) -> tuple[Tensor, Tensor]:
+        """[B, kv_heads, R, width] float32 each: the weights with zeros behind a layer's rows, and room."""
+        layers, kv_heads, rows, _ = passing.out.shape
+        shape = torch.Size((kv_heads, rows, width))
+        if self._buffers is None or self._buffers.shape[2:] != shape or self._buffers.shape[1] < layers:
+            self._buffers = passing.out.new_zeros(2, layers, *shape)
+        weights, room = self._buffers[:, :layers].unbind()
+        for part, into in zip(passing.weights, weights.unbind(), strict=True):
+            into[..., : part.shape[-1]].copy_(part)
+            into[..., part.shape[-1] :].zero_()
+        return weights, room
+
+
+def sum_terms(standing: Standing, passing: Passing, leave_one_out: bool, scratch: Scratch) -> tuple[Tensor, Tensor]:
     """(Vhat, squared range term), both [B, kv_heads, R] float32. leave_one_out: which form."""
-    weights = _stack(passing.weights, -1)  # [B, kv_heads, R, n]
+    terms, shares = scratch.take(passing, standing.squares.shape[-1])
     if leave_one_out:
-        weights.div_((1 - weights).clamp_min_(LEAST_REST))
-    terms = weights.square_().mul_(standing.evicts)
+        torch.sub(1.0, terms, out=shares)  # 1 - w, for a moment
+        terms.div_(shares.clamp_min_(LEAST_REST))
+    terms.square_().mul_(standing.evicts)
     total = terms.sum(-1)
     moved = passing.out - standing.centre
     power, middle = moved.square().sum(-1), (moved * standing.centre).sum(-1)
 
-    narrow = moved.to(passing.values[0].dtype).transpose(2, 3).unbind()
-    products = [
-        torch.bmm(values, each) for values, each in zip(passing.values, narrow, strict=True)
-    ]  # [kv_heads, n, R]
-    distance = _stack(products, -2).transpose(2, 3).contiguous()
-    distance = torch.add(standing.squares, distance, alpha=-2).add_((power + 2 * middle)[..., None])
-    shares = distance.clamp_min_(0.0).mul_(terms)
+    for products, into in zip(passing.products, shares.unbind(), strict=True):
+        into[..., : products.shape[1]].copy_(products.transpose(1, 2))
+    shares.mul_(-2.0).add_(standing.squares).add_((power + 2 * middle)[..., None])  # ||v - y||^2
+    shares.clamp_min_(0.0).mul_(terms)
     vhat, largest = shares.sum(-1), shares.view(torch.int32).amax(-1).view(torch.float32)  # of numbers of at least 0
 
     eps = torch.finfo(passing.values[0].dtype).eps
@@ -104,12 +124,3 @@ def _sum_differences(
         weights = weights / (1 - weights).clamp(min=LEAST_REST)
     terms = (values - out).square().sum(-1) * weights.square() * standing.evicts[layer, head, 0, : len(weights)]
     return terms.sum(), terms.amax()
-
-
-def _stack(parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Along a new first axis in float32, an axis filled up with zeros to the longest."""
-    width = max(part.shape[axis] for part in parts)
-    if any(part.shape[axis] < width for part in parts):
-        behind = (0, 0) * (-1 - axis)
-        parts = [F.pad(part, (*behind, 0, width - part.shape[axis])) for part in parts]
-    return torch.stack(list(parts)).float()

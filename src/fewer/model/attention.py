@@ -14,7 +14,6 @@ attention sinks as parameters, soft-capping, bidirectional spans; models that ne
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from transformers import AttentionInterface
 from fewer.kv import LayerKV
 from fewer.model.looking import look_at
 from fewer.model.visible import Visible, bias_by_position
-from fewer.types import Witness
 
 if TYPE_CHECKING:
     from fewer.model.segment import Segment
@@ -60,16 +58,15 @@ def attend_rows(
             start = segment.state.num_seen
             log.record(index, queries, segment.pos, start, start + segment.ids.numel(), scaling, window)
         visible, looks = segment.visible, segment.looks.get(index + 1, ())
-        watch = None if segment.witness is None or not layer.sampled else _Watch(index, segment.witness)
-        weights: list[Tensor] | None = [] if looks or watch is not None else None
+        witness = segment.witness if layer.sampled else None
+        weights: list[Tensor] | None = [] if looks or witness is not None else None
         if visible is None or visible.everything:
-            outs.append(_attend(queries, layer, segment.pos, scaling, window, weights, watch))
+            outs.append(_attend(queries, layer, segment.pos, scaling, window, weights))
         else:
             outs.append(_attend_visible(queries, layer, visible, scaling, window, weights))
-        if watch is not None:
+        if witness is not None:  # now, while the values are in the processor's cache
             assert weights
-            seen = weights[0] if len(weights) == 1 else torch.cat(weights, 1)
-            watch.witness.see(index, seen, outs[-1], layer.v, watch.sums)
+            witness.see(index, weights[0] if len(weights) == 1 else torch.cat(weights, 1), outs[-1], layer.v)
         for look in looks:
             known = weights[0] if weights and weights[0].shape[1] == 1 else None
             segment.looked[look] = look_at(look, queries, layer, segment, scaling, window, known)
@@ -95,24 +92,6 @@ def attend(
     return attend_rows(module.layer_idx, query[0], kv, fewer, scaling, sliding_window)[None], None  # type: ignore[arg-type]
 
 
-@dataclass(slots=True)
-class _Watch:
-    """A witness at one layer, and what its rows gave where they were taken along in attention's own product."""
-
-    index: int
-    witness: Witness
-    sums: Tensor | None = None
-
-    def multiply(self, shares: Tensor, v: Tensor) -> Tensor:
-        """shares @ v for shares [kv_heads, r, n], with the witness's rows behind them."""
-        further = self.witness.rows(self.index, shares)
-        if not further.shape[1]:
-            return torch.bmm(shares, v)
-        both = torch.bmm(torch.cat((shares, further), 1), v)
-        self.sums = both[:, shares.shape[1] :]
-        return both[:, : shares.shape[1]]
-
-
 def _attend(
     q: Tensor,
     layer: LayerKV,
@@ -120,7 +99,6 @@ def _attend(
     scaling: float,
     window: int | None,
     weights: list[Tensor] | None = None,
-    watch: _Watch | None = None,
 ) -> Tensor:
     """q: [heads, r, d] at positions `pos`, the newest r rows of `layer`. Returns [r, heads, d].
 
@@ -136,7 +114,7 @@ def _attend(
         k, v = layer.k, layer.v
         if window is not None:
             k, v, weights = k[:, -window:], v[:, -window:], None
-        return _one_row(q, k, v, scaling, layer.log_w_column(q.dtype, _group(q, layer)), weights, watch)
+        return _one_row(q, k, v, scaling, layer.log_w_column(q.dtype, _group(q, layer)), weights)
     blocked = q.dtype == torch.bfloat16 or window is not None or rows != layer.num_rows or layer.num_rows < _SHORT
     if q.device.type == "cpu" and blocked:
         return _blocked(q, layer.k, layer.v, scaling, window)
@@ -169,7 +147,6 @@ def _one_row(
     scaling: float,
     bias: Tensor | None = None,
     weights: list[Tensor] | None = None,
-    watch: _Watch | None = None,
 ) -> Tensor:
     """One query over all keys: [heads, 1, d] to [1, heads, d]. The heads of a group are the rows of one product.
 
@@ -189,7 +166,7 @@ def _one_row(
     shares = torch.softmax(logits.transpose(1, 2), -1)
     if weights is not None:
         weights.append(shares.reshape(heads, 1, size))
-    return (torch.bmm(shares, v) if watch is None else watch.multiply(shares, v)).reshape(1, heads, dim)
+    return torch.bmm(shares, v).view(1, heads, dim)
 
 
 def _blocked(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:

@@ -139,18 +139,10 @@ class KnownDesign(Design, Protocol):
 
 
 class Witness(Protocol):
-    """Something that is shown the attention weights of a pass, layer by layer, where rows had been sampled.
+    """Something that is shown the attention weights of a pass, layer by layer, where rows had been sampled."""
 
-    It wants a product of its own with the values. Attention can take it along in the one it computes anyway, which is
-    several times cheaper: multiply [weights; rows(index, weights)] with the values, and hand the results to `see`.
-    """
-
-    def rows(self, index: int, weights: Tensor) -> Tensor:
-        """Further rows of weights: [kv_heads, c, n], c may be 0. weights: [kv_heads, r, n], the softmax."""
-        ...
-
-    def see(self, index: int, weights: Tensor, out: Tensor, values: Tensor, sums: Tensor | None = None) -> None:
+    def see(self, index: int, weights: Tensor, out: Tensor, values: Tensor) -> None:
         """One layer, from 0. weights: [heads, r, n], softmax over all stored rows; out: [r, heads, d], what they gave;
-        values: [kv_heads, n, d], the stored ones; sums: [kv_heads, c, d], what `rows` gave, where it was asked for.
+        values: [kv_heads, n, d], the stored ones.
         """
         ...
