@@ -44,7 +44,7 @@ def test_query_rows_are_steps_in_order() -> None:
 def test_assumptions_name_the_design() -> None:
     poisson, fixed = (Certificate.of([make_step(0.5)], 0.1, kind) for kind in ("poisson", "fixed_size"))
     assert "independently" in poisson.assumptions[0]
-    assert "high entropy" in fixed.assumptions[0]
+    assert "no upper bound where terms differ in sign" in fixed.assumptions[0]
     assert poisson.assumptions[1:] == fixed.assumptions[1:]
     assert any("linearisation" in text for text in poisson.assumptions)
 

@@ -51,7 +51,7 @@ def test_the_table_and_the_page_show_it(ask, long):
     assert "policy systematic:question; budget 64 tokens; hajek" in said
     assert "of the rows stayed (512 of " in said
     assert "certificate estimate, " in said
-    assert "relative error of attention outputs at level 0.1, averaged over layers and heads" in said
+    assert "estimated relative errors of attention outputs, each at level 0.1, averaged over layers and heads" in said
     assert "one mark for 1 step; highest:" in said
     assert "What was evicted" in Path("page.html").read_text()
 

@@ -24,7 +24,9 @@ def test_the_tables_name_every_method_score_and_design(run):
     assert rows["tova"][1] == "none"
     assert rows["systematic"][1:] == ["yes", "floor (0.2), order (position)"]
     assert rows["topk"][1:] == ["no", "none"]
-    assert rows["policy"][1].startswith("sinks (4), recent (32), estimator (none), moment (prompt), every (none)")
+    assert rows["policy"][1].startswith(
+        "sinks (4), recent (32), estimator (none), core (none), size (none), moment (prompt)"
+    )
     assert set(SCORES) | set(DESIGNS) <= set(rows)
 
 

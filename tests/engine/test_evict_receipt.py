@@ -103,10 +103,9 @@ def test_the_certificate_is_the_keepers(engine: Engine, name: str) -> None:
     by_layer = torch.stack([step.radius[..., 0].double().mean(1) for step in steps[:6]]).amax(0)
     assert claim.per_layer == pytest.approx(by_layer.tolist())
     assert claim.says == (
-        "relative error of attention outputs at level 0.1, averaged over layers and heads, largest of the first six "
-        "steps"
+        "estimated relative errors of attention outputs, each at level 0.1, averaged over layers and heads, largest of "
+        "the first six steps; an average bounds nothing"
     )
-    assert "bound" not in claim.says
     assert len(claim.assumptions) == 7
 
 
@@ -118,8 +117,8 @@ def test_other_policies_claim_nothing(engine: Engine, name: str) -> None:
 def test_short_answers_say_how_many_steps(engine: Engine) -> None:
     assert run(engine, request("systematic", 1))[1].certificate == CertificateRecord.none()
     two, three = (run(engine, request("systematic", size))[1].certificate for size in (2, 3))
-    assert two.says.endswith("largest of 1 step")
-    assert three.says.endswith("largest of 2 steps")
+    assert two.says.endswith("largest of 1 step; an average bounds nothing")
+    assert three.says.endswith("largest of 2 steps; an average bounds nothing")
     assert two.radius == two.mean == two.largest == two.steps[0] == three.steps[0]
 
 

@@ -26,8 +26,8 @@ Kind = Literal["none", "estimate", "calibrated"]
 
 _COMMON = (
     "the rows' inclusion probabilities are the ones that were used",
-    "each query was fixed before the draw: exact for the first step after it, an approximation for later ones, whose "
-    "queries depend on what was kept",
+    "each query was fixed before the layer's draw: so for the first step after it, given the layers below; an "
+    "approximation for later steps, whose queries depend on what was kept",
     "the error of one attention output is near its linearisation",
     "the largest term among retained rows stands for the largest among all",
 )
@@ -40,7 +40,8 @@ _AUDIT = "audited: times the largest error over radius of the newest 16 queries 
 _NO_AUDIT = "not audited: the score observes no queries with which the sample's error could be seen"
 _DRAWN = {
     "poisson": "rows were drawn independently of each other",
-    "fixed_size": "as many rows as were asked for were drawn by a design of high entropy",
+    "fixed_size": "as many rows as were asked for were drawn, and pairs of rows stay together about as often as "
+    "independent ones would; the single sum over rows is no upper bound where terms differ in sign",
 }
 
 

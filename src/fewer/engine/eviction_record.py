@@ -66,4 +66,5 @@ def write_certificate(sequence: Sequence, num_steps: int) -> CertificateRecord:
 def _say(delta: float, num_steps: int) -> str:
     """What the number is, in one sentence."""
     which = "the first six steps" if num_steps >= FIRST else f"{num_steps} step{'s' * (num_steps != 1)}"
-    return f"relative error of attention outputs at level {delta:g}, averaged over layers and heads, largest of {which}"
+    each = f"estimated relative errors of attention outputs, each at level {delta:g}"
+    return f"{each}, averaged over layers and heads, largest of {which}; an average bounds nothing"

@@ -24,6 +24,7 @@ BUDGETS: dict[str, tuple[Literal["uniform", "pyramid"], Literal["equal", "adapti
 }
 
 _XIE = "Xie 2026, Error Certificates for KV-Cache Eviction"
+_PUBLISHED = "core=0 size=score floor=1e-6 radius=paper, and pi clipped once, by (2)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,9 @@ METHODS: tuple[Method, ...] = (
     Method("StreamingLLM", "Xiao et al. 2024, 2309.17453", "streaming", "topk", "uniform", "renumbers positions"),
     Method("H2O", "Zhang et al. 2023, 2306.14048", "h2o", "topk", "uniform", "half of the budget for recent rows"),
     Method("TOVA", "Oren et al. 2024, 2401.06104", "tova", "topk", "uniform", "drops a row at every step, no sinks"),
-    Method("SnapKV", "Li et al. 2024, 2404.14469", "snapkv", "topk", "uniform", "a set per query head"),
+    Method(
+        "SnapKV", "Li et al. 2024, 2404.14469", "snapkv", "topk", "uniform", "a set per query head; averages in pooling"
+    ),
     Method("PyramidKV", "Cai et al. 2024, 2406.02069", "snapkv", "topk", "pyramid", "a set per query head"),
     Method("Ada-SnapKV", "Feng et al. 2024, 2407.11550", "snapkv", "topk", "adaptive", "a budget per query head"),
     Method(
@@ -65,13 +68,13 @@ METHODS: tuple[Method, ...] = (
     ),
     Method("key norm", "Devoto et al. 2024, 2406.11430", "keynorm", "topk", "uniform", "first layers left whole"),
     Method("aware top-k", _XIE, "question", "topk", "uniform", "no pooling is described"),
-    Method("Poisson on SnapKV", _XIE, "snapkv", "poisson", "uniform", "pi clipped by (2), no floor but 1e-6"),
-    Method("Poisson on H2O", _XIE, "h2o", "poisson", "uniform", "pi clipped by (2), no floor but 1e-6"),
-    Method("aware Poisson", _XIE, "question", "poisson", "uniform", "pi clipped by (2), no floor but 1e-6"),
+    Method("Poisson on SnapKV", _XIE, "snapkv", "poisson", "uniform", _PUBLISHED),
+    Method("Poisson on H2O", _XIE, "h2o", "poisson", "uniform", _PUBLISHED),
+    Method("aware Poisson", _XIE, "question", "poisson", "uniform", _PUBLISHED),
     Method("fixed size, systematic", "", "question", "systematic", "uniform", ""),
     Method("fixed size, pivotal", "", "question", "pivotal", "uniform", ""),
     Method("fixed size, maximum entropy", "", "question", "conditional-poisson", "uniform", ""),
-    Method("Neyman allocation", "", "question+spread", "systematic", "uniform", ""),
+    Method("Neyman allocation", "", "question+spread", "systematic", "uniform", "core=0 size=score before=0 behind=0"),
 )
 
 

@@ -24,7 +24,7 @@ class Needs:
     """Whose queries a score looks with, of the tokens that are there when the cache is compressed.
 
     "none"; "last", the newest token; "window", the newest `count`; "strided", at most `count` tokens spread evenly over
-    everything since the last compression, the newest among them.
+    each pass since the last compression and thinned together as they become too many, the newest among them.
     """
 
     observers: Observers = "none"
