@@ -62,16 +62,32 @@ class Batch:
         self.waiting.append(sequence)
         return sequence
 
-    def make(self, request: Request, arrived: float | None = None, unread: int = 0) -> Sequence:
-        """A sequence that is in nobody's queue, checked against the model. `unread`: tokens without a position."""
+    def make(
+        self,
+        request: Request,
+        arrived: float | None = None,
+        unread: int = 0,
+        state: State | None = None,
+        keeper: Keeper | None = None,
+    ) -> Sequence:
+        """A sequence that is in nobody's queue, checked against the model. `unread`: tokens without a position.
+
+        state: what the prompt's first tokens left, where they have been read before; then `keeper` is what keeps it
+        within the request's policy.
+        """
         if fitted := getattr(request.prune, "fitted", None):
             request = replace(request, prune=fitted(self.adapter.facts))
         _check(request, self.adapter, unread)
+        if request.evict is not None and keeper is None:
+            request.evict.check(len(request.prompt))
+            if request.evict.every is not None:  # compressed again when the answer has made it longer
+                request.evict.check(len(request.prompt) + request.sampling.max_tokens)
         sampling = request.sampling
-        state = State.new(self.adapter.num_layers, headroom=min(sampling.max_tokens, _HEADROOM))
-        keeper = None if request.evict is None else Keeper(request.evict, request.prompt, sampling.seed)
-        if keeper is not None:
-            keeper.open(state)
+        if state is None:
+            state = State.new(self.adapter.num_layers, headroom=min(sampling.max_tokens, _HEADROOM))
+            keeper = None if request.evict is None else Keeper(request.evict, request.prompt, sampling.seed)
+            if keeper is not None:
+                keeper.open(state)
         return Sequence(
             request=request,
             state=state,
@@ -79,6 +95,8 @@ class Batch:
             sampler=Sampler(sampling, request.prompt.ids, self.adapter.device),
             text=TextStream(self.tokenizer, sampling.stop),
             arrived=time.perf_counter() if arrived is None else arrived,
+            num_before=state.num_seen,
+            evict_told_s=0.0 if keeper is None else keeper.seconds,
         )
 
     def enter(self, sequence: Sequence, prefilled: Prefilled) -> None:
@@ -220,7 +238,6 @@ def _check(request: Request, adapter: Adapter, unread: int = 0) -> None:
         request.prune.layers(adapter.num_layers)
         request.prune.check(prompt)
     if request.evict is not None:
-        request.evict.check(len(prompt))
         if request.prune is not None and (request.evict.block is not None or request.evict.moment != "prompt"):
             name = "moment" if request.evict.block is None else "block"
             value = getattr(request.evict, name)

@@ -13,7 +13,8 @@ def list_bypasses(sequence: Sequence) -> tuple[str, ...]:
     waiting = keeper is not None and not keeper.evictions
     if sequence.prefill is None:
         return ("the request ended before it ran",) if pruning or waiting else ()
-    return _why_unpruned(sequence) + (("the budget covers every row of the cache",) if waiting else ())
+    why = "the budget covers every row of the cache" if keeper and keeper.turns else "nothing was compressed yet"
+    return _why_unpruned(sequence) + ((why,) if waiting else ())
 
 
 def _why_unpruned(sequence: Sequence) -> tuple[str, ...]:

@@ -2,11 +2,15 @@
 
 The cache is compressed once the prompt, or its context, has been read (after each block of it, if it is read in
 blocks), and while decoding as often as the policy says. From then on a witness sees the attention of every pass, where
-the policy's samples can have a certificate.
+the policy's samples can have a certificate. In a session the cache lives on from one prompt to the next, and is
+compressed when that is asked for (`compress`), and by itself only where reading goes block by block, or while decoding.
 """
 
 from __future__ import annotations
 
+from copy import copy
+
+import torch
 from torch import Tensor
 
 from fewer.certify import Certifier, KnownProbabilities, StepCertificate, audit
@@ -29,63 +33,100 @@ class Keeper:
         self.seconds = 0.0  # spent on compressing, also where nothing left
         self.most_bytes = 0  # of keys and values, before a compression or after
         self.witness: Certifier | None = None
+        self.watched = True  # whether there is to be a witness; what it sees is kept
+        self.turns = 0  # compressions, also those that took nothing away
+        self.last = 0  # tokens seen at the last compression
+        self.rows: list[int] = []  # of each layer, right after it
+        self.kappa: dict[int, Tensor | None] = {}  # by layer, of its last draw
         self._prompt = prompt
-        self._moment = len(prompt)  # tokens read when the cache is compressed
+        self._moment: int | None = len(prompt)  # tokens read when the cache is compressed; None: when it is asked for
         if policy.moment == "context":
             ends = [chunk.stop for chunk in prompt.chunks]
             self._moment = max(ends, default=prompt.query[0]) or len(prompt)
-        self._turns = 0
-        self._last = 0  # tokens seen at the last compression
-        self._kappa: dict[int, Tensor | None] = {}  # by layer, of its last draw
 
     def open(self, state: State) -> None:
         """Have a new sequence set aside the queries that the score needs."""
         state.queries = QueryLog(self.policy.score.needs, len(state.layers))
 
+    def go_on(self, prompt: Prompt) -> Keeper:
+        """The same policy at work on the next prompt of a session, which begins with what the cache has seen.
+
+        Compressions count on, certificates start anew. It compresses by itself whenever `policy.block` rows have been
+        added since the last time while it reads, or `policy.every` while it decodes; this one stays as it is.
+        """
+        following = copy(self)
+        following._prompt, following._moment = prompt, None
+        following.certificates, following.read = [], []
+        following.evictions, following.kappa = [*self.evictions], dict(self.kappa)
+        return following
+
     def part(self, state: State) -> slice:
         """The part of the prompt that the next pass reads."""
         start, stop = state.num_seen, len(self._prompt)
-        if start < self._moment:
+        if self._moment is not None and start < self._moment:
             stop = self._moment
         if self.policy.block is not None:
-            stop = min(stop, start + self.policy.block)
+            room = self.policy.block if self._moment is not None else max(1, self.last + self.policy.block - start)
+            stop = min(stop, start + room)
         return slice(start, stop)
 
     @property
     def in_parts(self) -> bool:
         """Whether the prompt is read in more than one pass."""
-        return self.policy.block is not None or self._moment < len(self._prompt)
+        return self._moment is None or self.policy.block is not None or self._moment < len(self._prompt)
 
+    @torch.inference_mode()  # as the pass was: the witness goes on with buffers that it made there
     def settle(self, state: State) -> None:
         """After a pass: take its certificate, and compress if it is time. Doing it twice is doing it once."""
         if self.witness is not None and (step := self.witness.finish()) is not None:
             (self.read if state.num_seen <= len(self._prompt) else self.certificates).append(step)
-        if not self._due(state):
-            return
+        if self._due(state):
+            self.compress(state)
+
+    def compress(self, state: State) -> Eviction:
+        """Bring the cache down to the budget now; a witness sees what reads it from here on, where one is wanted."""
         self.most_bytes = max(self.most_bytes, state.nbytes)
-        design = self.policy.certified
-        audits = self._audit if design is not None and self.policy.radius == "audited" else None
-        num_tokens = max(len(self._prompt), state.num_seen)
-        eviction = compress(state, self.policy, self.seed, self._turns, num_tokens, audits)
+        audited = self.policy.certified is not None and self.policy.radius == "audited"
+        known = self._moment if self.policy.moment == "context" else len(self._prompt)
+        num_tokens = max(known or 0, state.num_seen)
+        eviction = compress(state, self.policy, self.seed, self.turns, num_tokens, self._audit if audited else None)
         self.seconds += eviction.seconds
-        self._turns, self._last = self._turns + 1, state.num_seen
+        self.turns, self.last = self.turns + 1, state.num_seen
         if eviction.num_evicted:
             self.evictions.append(eviction)
         self.most_bytes = max(self.most_bytes, state.nbytes)
-        if design is not None and any(kv.sampled for kv in state.layers):
-            known = [None if kv.pi is None else KnownProbabilities(kv.pi, design.variance) for kv in state.layers]
-            values = [kv.v for kv in state.layers]
-            kappa = None if audits is None else [self._kappa.get(index) for index in range(len(values))]
-            self.witness = Certifier(known, values, self.policy.delta, form=self.policy.radius, kappa=kappa)
+        self.rows = [kv.num_rows for kv in state.layers]
+        if state.queries is not None and self._moment is not None:
+            state.queries.open = self.policy.every is not None or self.policy.block is not None
+        if self.watched:
+            self.watch(state)
+        return eviction
+
+    def watch(self, state: State) -> None:
+        """Set up the witness of what was there right after the last compression; rows that came later are certain."""
+        design = self.policy.certified
+        if design is None or not any(kv.sampled for kv in state.layers):
+            return
+        known: list[KnownProbabilities | None] = []
+        values = []
+        for kv, rows in zip(state.layers, self.rows, strict=True):
+            known.append(None if kv.pi is None else KnownProbabilities(kv.pi[:, :rows], design.variance))
+            values.append(kv.v[:, :rows])
+        kappa = [self.kappa.get(index) for index in range(len(values))] if self.policy.radius == "audited" else None
+        self.witness = Certifier(known, values, self.policy.delta, form=self.policy.radius, kappa=kappa)
 
     def _audit(self, view: CacheView, sample: Sample) -> None:
         """Of a draw that left something to chance; another one leaves the factor of the draw before it."""
         if bool((sample.pi < 1).any()):
-            self._kappa[view.layer - 1] = audit(view, sample, self.policy.delta)
+            self.kappa[view.layer - 1] = audit(view, sample, self.policy.delta)
 
     def _due(self, state: State) -> bool:
-        if state.num_seen <= self._last:
+        added = state.num_seen - self.last
+        if added <= 0:
             return False
+        if self._moment is None:
+            most = self.policy.block if state.num_seen <= len(self._prompt) else self.policy.every
+            return most is not None and added >= most
         if state.num_seen <= self._moment:
             return self.policy.block is not None or state.num_seen == self._moment
-        return self.policy.every is not None and state.num_seen - self._last >= self.policy.every
+        return self.policy.every is not None and added >= self.policy.every

@@ -127,6 +127,7 @@ def _prompt(sequence: Sequence, size: int) -> PromptRecord:
     request = sequence.request
     prompt, plans = request.prompt, sequence.prefill.plans if sequence.prefill else []
     active = torch.ones(len(prompt), dtype=torch.bool)
+    active[: sequence.num_before] = False  # an earlier request computed them
     if sequence.prefill is None:
         active[:] = False
     by_layer = []

@@ -30,6 +30,7 @@ class Sequence:
     sampler: Sampler
     text: TextStream
     arrived: float
+    num_before: int = 0  # the prompt's first tokens, which the state had read before this request
     ids: list[int] = field(default_factory=list)
     prefill: Segment | None = None  # its first pass, with plans and rows per layer
     started: float = 0.0
@@ -76,7 +77,8 @@ class Sequence:
             ids = request.prompt.ids[keeper.part(self.state)]
             part = Segment(self.state, ids, seed=request.sampling.seed, witness=keeper.witness)
             return self.parts.setdefault(self.state.num_seen, part)
-        return Segment(self.state, request.prompt.ids, request.prune, request.prompt, request.sampling.seed)
+        ids = request.prompt.ids[self.state.num_seen :]
+        return Segment(self.state, ids, request.prune, request.prompt, request.sampling.seed)
 
     @property
     def evict_s(self) -> float:

@@ -1,7 +1,8 @@
 """Compress a sequence's cache: score, integer budget, draw, select; the bytes of what leaves are freed.
 
-Uses nothing that comes after this moment. Layers are done one after the other, so that only one layer is held twice at
-a time. Not covered: caches whose prompt tokens can still come back (a LazyLLM that revives).
+Uses nothing that comes after this moment. All layers are chosen before anything leaves one, so that what fails changes
+nothing; then one after the other is copied, so that only one is held twice at a time. Not covered: caches whose prompt
+tokens can still come back (a LazyLLM that revives).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fewer.errors import bad
+from fewer.evict.checks import check_score, check_selection
 from fewer.evict.policy import Policy
 from fewer.evict.size import find_sizes, mark_core
 from fewer.kv import LayerKV, State
@@ -60,10 +62,12 @@ def compress(
     before, held = [], state.nbytes
     after, padding, known = [], [], []
     certain = 0
-    for index, kv in enumerate(state.layers):
+    chosen: list[tuple[Selection, Tensor]] = []
+    for index in range(len(state.layers)):
         view = _look(state, index)
         before.append(_rows(view))
-        selection = _choose(view, policy, num_tokens or state.num_seen, seed, turn, kv)
+        selection, scored = _choose(view, policy, num_tokens or state.num_seen, seed, turn)
+        chosen.append((selection, scored))
         after.append(selection.count.cpu())
         padding.append(int(selection.idx.numel() - selection.count.sum()))
         certain += int(selection.count.sum())
@@ -75,10 +79,12 @@ def compress(
             certain -= int(tail.sum())
             if audit is not None:
                 audit(view, selection)
+    for kv, (selection, scored) in zip(state.layers, chosen, strict=True):
+        if policy.score.gathers:
+            kv.gather(scored)
         _apply(kv, selection, policy)
     if state.queries is not None:
         state.queries.compressed()
-        state.queries.open = policy.every is not None or policy.block is not None
     return Eviction(
         num_seen=state.num_seen,
         rows_before=torch.stack(before),
@@ -122,11 +128,9 @@ def _rows(view: CacheView) -> Tensor:
     return torch.full((heads,), size) if view.padding is None else (~view.padding).sum(1).cpu()
 
 
-def _choose(view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: int, kv: LayerKV) -> Selection:
-    """Score the rows, mark those that are not up for choice, and let the design draw."""
-    score = scored = policy.score(view)
-    if policy.score.gathers:
-        kv.gather(scored)
+def _choose(view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: int) -> tuple[Selection, Tensor]:
+    """Score the rows, mark those that are not up for choice, and let the design draw. Also returns the score."""
+    score = scored = check_score(policy.score(view), view, policy.score.name)
     keeps = view.pos >= view.next_pos - policy.recent
     if policy.sinks:
         keeps |= view.pos < policy.sinks
@@ -146,7 +150,7 @@ def _choose(view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: i
         sizes = find_sizes(view, policy.score, scored) if policy.sizes == "spread" else scored
         score = torch.where(torch.isinf(marked), marked, sizes)
     generator = torch.Generator().manual_seed((seed * 1_000_003 + turn * 8191 + view.layer) % 2**63)
-    return policy.design.draw(score, keep, generator)
+    return check_selection(policy.design.draw(score, keep, generator), score, policy.design.name), scored
 
 
 def _apply(kv: LayerKV, selection: Selection, policy: Policy) -> None:

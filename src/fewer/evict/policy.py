@@ -55,8 +55,18 @@ class Policy:
     radius: Literal["audited", "paper"] = "audited"
 
     def __post_init__(self) -> None:
-        check_number("sinks", self.sinks, int, 0, None, "4 keeps what first tokens draw to themselves.")
-        check_number("recent", self.recent, int, 1, None, "32 keeps the end of the prompt.")
+        for name, part, wanted, example in (
+            ("score", self.score, "needs", "SnapKV()"),
+            ("design", self.design, "draw", "TopK()"),
+            ("budget", self.budget, "at", 'Budget(Keep.parse("25%"))'),
+        ):
+            if isinstance(part, type) or not hasattr(part, wanted):
+                way_out = 'Or let fewer.evict.make_policy("pivotal:question", "25%") make the policy.'
+                raise bad(name, part, f"a {name} such as {example}", way_out)
+        if not isinstance(self.certify, bool):
+            raise bad("certify", self.certify, "true or false", "Leave it out for true.")
+        check_number("sinks", self.sinks, int, 0, 2**31, "4 keeps what first tokens draw to themselves.")
+        check_number("recent", self.recent, int, 1, 2**31, "32 keeps the end of the prompt.")
         check_number("delta", self.delta, float, 0.0, 0.5, "0.1 is the published level.", open_low=True)
         for name, value in (("every", self.every), ("block", self.block)):
             if value is not None:
