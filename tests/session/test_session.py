@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from pathlib import Path
 
@@ -158,6 +159,44 @@ def test_an_ask_that_fails_changes_nothing(
         again = [one.ask(random_ids(2, 6), max_tokens=8, ignore_eos=True) for one in (session, twin)]
         assert again[0].ids == again[1].ids
         assert again[0].receipt.certificate == again[1].receipt.certificate
+
+
+@pytest.mark.parametrize("name", ["snapkv", "poisson:h2o"])
+@pytest.mark.parametrize(("where", "calls"), [("_choose", 3), ("_apply", 1), ("_apply", 3)])
+def test_a_compression_that_is_interrupted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, where: str, calls: int
+) -> None:
+    session = Session(engine, policy(name, 24))
+    session.append(random_ids(1, 60))
+    session.append(random_ids(3, 10))
+    twin = session.fork()
+    module = importlib.import_module("fewer.evict.compress")
+    real, count = getattr(module, where), []
+
+    def break_down(*given: object) -> object:
+        count.append(1)
+        if len(count) == calls:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, where, break_down)
+        with pytest.raises(KeyboardInterrupt):
+            session.compress()
+    if where == "_choose" or (calls == 1 and name == "snapkv"):  # nothing had changed
+        assert same_bits(session, twin)
+        assert session.compress().num_evicted == twin.compress().num_evicted
+        assert session.ask([1, 2], max_tokens=6).ids == twin.ask([1, 2], max_tokens=6).ids
+        return
+    for call in (session.compress, session.fork, lambda: session.ask("a"), lambda: session.append("a")):
+        with pytest.raises(BadInput, match=r"interrupted while it was compressed.*rollback\(\)"):
+            call()
+    session.rollback()
+    twin.rollback()
+    assert session.ids == tuple(random_ids(1, 60))
+    assert same_bits(session, twin)
+    assert session.compress().num_evicted == twin.compress().num_evicted
+    assert session.ask([1, 2], max_tokens=6).ids == twin.ask([1, 2], max_tokens=6).ids
 
 
 def test_a_model_that_breaks_down(fp32: float) -> None:

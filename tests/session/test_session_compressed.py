@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from speaker import KV_HEADS, NUM_LAYERS, kept, make_engine, policy, random_ids, same_bits
 
 from fewer import Answer, BadInput, Chunk, Engine, Policy, Prompt, Receipt, Request, Sampling
-from fewer.kv import LayerKV
 from fewer.session import Session
 
 CONTEXT, QUESTION = random_ids(1, 60), random_ids(2, 7)
@@ -262,41 +260,3 @@ def test_a_budget_too_small_is_refused_and_nothing_is_lost(engine: Engine) -> No
         session.compress()
     assert len(kept(session)[0][0]) == 60
     assert ask(session).ids == ask(make(engine, policy(budget=400))).ids
-
-
-@pytest.mark.parametrize("name", ["snapkv", "poisson:h2o"])
-@pytest.mark.parametrize(("where", "calls"), [("_choose", 3), ("_apply", 1), ("_apply", 3)])
-def test_a_compression_that_is_interrupted(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, where: str, calls: int
-) -> None:
-    session = Session(engine, policy(name, 24))
-    session.append(CONTEXT)
-    session.append(random_ids(3, 10))
-    twin = session.fork()
-    module = importlib.import_module("fewer.evict.compress")
-    real, count = getattr(module, where), []
-
-    def break_down(*given: object) -> object:
-        count.append(1)
-        if len(count) == calls:
-            raise KeyboardInterrupt
-        return real(*given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, where, break_down)
-        with pytest.raises(KeyboardInterrupt):
-            session.compress()
-    if where == "_choose" or (calls == 1 and name == "snapkv"):  # nothing had changed
-        assert same_bits(session, twin)
-        assert session.compress().num_evicted == twin.compress().num_evicted
-        assert ask(session).ids == ask(twin).ids
-        return
-    for call in (session.compress, session.fork, lambda: ask(session), lambda: session.append("a")):
-        with pytest.raises(BadInput, match=r"interrupted while it was compressed.*rollback\(\)"):
-            call()
-    session.rollback()
-    twin.rollback()
-    assert session.ids == tuple(CONTEXT)
-    assert same_bits(session, twin)
-    assert session.compress().num_evicted == twin.compress().num_evicted
-    assert ask(session).ids == ask(twin).ids
