@@ -77,7 +77,8 @@ def measure(engine: Engine, ids: torch.Tensor, names: list[str], budgets: list[s
         for budget in budgets:
             policy = make_policy(name, budget)
             assert policy is not None
-            contenders.append(Contender(f"{name} {budget}", replace(policy, certify=False)))
+            plain = replace(policy, certify=False) if policy.certified else policy
+            contenders.append(Contender(f"{name} {budget}", plain))
             if policy.certified:
                 contenders.append(Contender(f"{name} {budget}, certified", policy))
     prefill(engine, prompt, contenders)

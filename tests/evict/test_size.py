@@ -8,6 +8,8 @@ import pytest
 import torch
 from views import make_view
 
+from fewer.errors import BadInput
+from fewer.evict import make_policy
 from fewer.evict.score import H2O, QuestionAware, Uniform, ValueSpread
 from fewer.evict.size import find_sizes, mark_core
 from tolerances import FP32
@@ -69,3 +71,14 @@ def test_values_that_are_all_alike_have_no_size() -> None:
     view = make_view()
     view = replace(view, v=torch.ones_like(view.v))
     assert float(find_sizes(view, Uniform(), Uniform()(view)).max()) < FP32
+
+
+@pytest.mark.parametrize("setting", [{"delta": 0.05}, {"radius": "paper"}, {"certify": True}])
+@pytest.mark.parametrize("name", ["snapkv", "poisson:snapkv"])
+def test_what_belongs_to_a_certificate_is_refused_without_one(name: str, setting: dict[str, object]) -> None:
+    (key,) = setting
+    others = {} if name == "snapkv" else {"estimator": "plug-in"}
+    with pytest.raises(BadInput, match=f"{key} is .*left out where there is no certificate"):
+        make_policy(name, "25%", **others, **setting)
+    assert make_policy("poisson:snapkv", "25%", **setting).certified is not None
+    assert make_policy("poisson:snapkv", "25%", certify=False).certified is None

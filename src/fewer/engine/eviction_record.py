@@ -47,7 +47,7 @@ def write_certificate(sequence: Sequence, num_steps: int) -> CertificateRecord:
         return CertificateRecord.none()
     unfinished = max(0, sequence.state.num_seen - len(sequence.request.prompt) - num_steps)
     steps = keeper.certificates[: len(keeper.certificates) - unfinished]
-    found = Certificate.of(steps, keeper.policy.delta, design.variance)
+    found = Certificate.of(steps, keeper.policy.level, design.variance)
     if found.kind == "none":
         return CertificateRecord.none()
     return CertificateRecord(
@@ -59,7 +59,7 @@ def write_certificate(sequence: Sequence, num_steps: int) -> CertificateRecord:
         per_layer=found.per_layer,
         steps=found.steps,
         assumptions=found.assumptions,
-        says=_say(keeper.policy.delta, len(found.steps)),
+        says=_say(keeper.policy.level, len(found.steps)),
     )
 
 

@@ -86,7 +86,7 @@ class Keeper:
     def compress(self, state: State) -> Eviction:
         """Bring the cache down to the budget now; a witness sees what reads it from here on, where one is wanted."""
         self.most_bytes = max(self.most_bytes, state.nbytes)
-        audited = self.policy.certified is not None and self.policy.radius == "audited"
+        audited = self.policy.certified is not None and self.policy.form == "audited"
         known = self._moment if self.policy.moment == "context" else len(self._prompt)
         num_tokens = max(known or 0, state.num_seen)
         eviction = compress(state, self.policy, self.seed, self.turns, num_tokens, self._audit if audited else None)
@@ -112,13 +112,13 @@ class Keeper:
         for kv, rows in zip(state.layers, self.rows, strict=True):
             known.append(None if kv.pi is None else KnownProbabilities(kv.pi[:, :rows], design.variance))
             values.append(kv.v[:, :rows])
-        kappa = [self.kappa.get(index) for index in range(len(values))] if self.policy.radius == "audited" else None
-        self.witness = Certifier(known, values, self.policy.delta, form=self.policy.radius, kappa=kappa)
+        kappa = [self.kappa.get(index) for index in range(len(values))] if self.policy.form == "audited" else None
+        self.witness = Certifier(known, values, self.policy.level, form=self.policy.form, kappa=kappa)
 
     def _audit(self, view: CacheView, sample: Sample) -> None:
         """Of a draw that left something to chance; another one leaves the factor of the draw before it."""
         if bool((sample.pi < 1).any()):
-            self.kappa[view.layer - 1] = audit(view, sample, self.policy.delta)
+            self.kappa[view.layer - 1] = audit(view, sample, self.policy.level)
 
     def _due(self, state: State) -> bool:
         added = state.num_seen - self.last

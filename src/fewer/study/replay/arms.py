@@ -24,8 +24,10 @@ def make_arm(arm: ArmSpec, budget: float, delta: float, count: int, seed: int) -
     seed: of the shuffled score. Raises BadInput as `make_policy` does.
     """
     rows = {"count": count} if arm.rows == "question" else {}
-    policy = make_policy(arm.policy, budget, delta=delta, **arm.settings, **rows)
+    policy = make_policy(arm.policy, budget, **arm.settings, **rows)
     assert policy is not None
+    if policy.certified:
+        policy = replace(policy, delta=delta)
     if arm.score == "shuffled":
         policy = replace(policy, score=Shuffled(policy.score, seed))
     elif arm.score == "reversed":

@@ -82,7 +82,7 @@ def keep_rows(state: State, policy: Policy, seed: int) -> list[Kept]:
     kappa: dict[int, Tensor | None] = {}
 
     def take(view: CacheView, sample: Sample) -> None:
-        kappa[view.layer] = audit(view, sample, policy.delta)
+        kappa[view.layer] = audit(view, sample, policy.level)
 
     compress(state, policy, seed, audit=take)
     return [_describe(kv, kappa.get(layer)) for layer, kv in enumerate(state.layers, 1)]
@@ -141,9 +141,9 @@ def _certify(
     values = [left.float() for _, _, left in passes]
     at_first = [left[:, : rows.pos.shape[1]] for left, rows in zip(values, kept, strict=True)]
     if form == "paper":
-        certifier = Certifier(known, at_first, policy.delta, form="paper")
+        certifier = Certifier(known, at_first, policy.level, form="paper")
     else:
-        certifier = Certifier(known, at_first, policy.delta, form="audited", kappa=[rows.kappa for rows in kept])
+        certifier = Certifier(known, at_first, policy.level, form="audited", kappa=[rows.kappa for rows in kept])
     for index, ((weights, out, _), left) in enumerate(zip(passes, values, strict=True)):
         certifier.see(index, weights.float(), out.float().transpose(0, 1), left)
     found = certifier.finish()
