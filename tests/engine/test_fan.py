@@ -7,11 +7,12 @@ import torch
 from tinytext import NUM_LAYERS, random_ids, request
 
 from fewer import BadInput, EndsPrune, Engine, PromptTooLong, RandomPrune, Request, Sampling, StaticPrune
+from fewer.evict import make_policy
 from fewer.kv import State
 from fewer.model.forward import forward
 from fewer.model.segment import Segment
 from fewer.model.shared import forward_shared
-from fewer.types import Plan, Planner, Prompt
+from fewer.types import Chunk, Plan, Planner, Prompt
 from tolerances import FP32
 
 IDS = random_ids(10, 37)
@@ -47,9 +48,9 @@ def test_shared_prefills_have_the_bits_of_lone_ones(engine: Engine) -> None:
     def branch(planner: Planner | None) -> Segment:
         return Segment(State.new(NUM_LAYERS, 5), prompt.ids, planner, prompt, 3)
 
-    found = forward_shared(engine.adapter, [branch(planner) for planner in PLANNERS.values()])
-    for name, planner, one in zip(PLANNERS, PLANNERS.values(), found, strict=True):
-        lone = branch(planner)
+    found = dict(forward_shared(engine.adapter, [branch(planner) for planner in PLANNERS.values()]))
+    for place, (name, planner) in enumerate(PLANNERS.items()):
+        one, lone = found[place], branch(planner)
         (logits,) = forward(engine.adapter, [lone])
         assert torch.equal(one.logits, logits), name
         assert one.segment.rows_per_layer == lone.rows_per_layer
@@ -79,7 +80,7 @@ def test_layers_below_the_first_plan_run_once(engine: Engine, monkeypatch: pytes
     prompt = Prompt.from_ids(IDS)
     planners = [None, StaticPrune(10, 2), EndsPrune(10, 3), StaticPrune(20, 2)]
     branches = [Segment(State.new(NUM_LAYERS), prompt.ids, planner, prompt) for planner in planners]
-    forward_shared(engine.adapter, branches)
+    assert len(list(forward_shared(engine.adapter, branches))) == len(branches)
     size = len(IDS)
     assert sorted(rows) == sorted([size] * 4 + [10] * 2 + [10] + [20] * 2)
 
@@ -165,3 +166,38 @@ def test_counts_that_do_not_fit_are_named(engine: Engine) -> None:
         engine.fan_out([])
     with pytest.raises(BadInput, match="one and the same Prompt"):
         engine.fan_out([Request(Prompt.from_ids(IDS)), Request(Prompt.from_ids(IDS))])
+
+
+def test_a_context_that_several_compress_is_read_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, context = random_ids(11, 40), 32
+    protected = torch.tensor([True] * 2 + [False] * (context - 2) + [True] * (len(ids) - context))
+    prompt = Prompt(torch.tensor(ids), protected, (Chunk("d", 2, context),), (context, len(ids)))
+    names = ["snapkv", "h2o", "systematic:snapkv", "poisson:h2o", "pivotal:snapkv"]
+    small = {"sinks": 2, "recent": 4}
+    policies = [make_policy(name, 12, moment="context", **small) for name in names]
+    policies += [make_policy("question", 12, **small), make_policy("snapkv", 12, moment="context", block=8, **small)]
+    sampling = Sampling(max_tokens=6, ignore_eos=True)
+    requests = [Request(prompt, sampling, evict=policy, evidence=True) for policy in policies]
+    alone = [engine.generate([one])[0] for one in requests]
+    rows = []
+    layer = engine.adapter.layers[0]
+
+    def count(hidden: torch.Tensor, *rest: object) -> torch.Tensor:
+        rows.append(hidden.shape[1])
+        return layer(hidden, *rest)
+
+    monkeypatch.setattr(engine.adapter, "layers", [count, *engine.adapter.layers[1:]])
+    outcomes = engine.fan_out(requests)
+    question = len(ids) - context
+    assert sorted(row for row in rows if row > len(requests)) == [question] * 10 + [context, len(ids)]
+    for one, outcome in zip(alone, outcomes, strict=True):
+        assert outcome.error is None
+        assert outcome.answer.ids == one.ids
+        mine, theirs = outcome.answer.receipt, one.receipt
+        assert mine.computed == theirs.computed
+        assert [each.rows_after for each in mine.eviction.compressions] == [
+            each.rows_after for each in theirs.eviction.compressions
+        ]
+        assert mine.run.shared_prefill == (len(one.receipt.eviction.compressions) == 1 and one is not alone[5])
+        if one.evidence.question is not None:
+            assert torch.allclose(outcome.answer.evidence.question, one.evidence.question, rtol=10 * FP32, atol=FP32)

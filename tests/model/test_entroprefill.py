@@ -197,7 +197,9 @@ def test_a_shared_prefill_gives_each_what_it_gets_alone(plain: Case) -> None:
     ]
     branches = [Segment(State.new(NUM_LAYERS), prompt.ids, planner, prompt) for planner in planners]
     acted = 0
-    for branch, planner in zip(forward_shared(plain.wide, branches), planners, strict=True):
+    found = dict(forward_shared(plain.wide, branches))
+    for place, planner in enumerate(planners):
+        branch = found[place]
         segment, logits = prefill(plain, prompt, planner)
         assert branch.error is None
         assert branch.shared

@@ -7,6 +7,7 @@ covered: prompts that differ.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -57,8 +58,6 @@ def fan_out(
             if branch.error is not None:
                 raise branch.error
             assert branch.logits is not None
-            if isinstance(failed := sequence.settle(branch.logits), Exception):
-                raise failed
             if reference is not None:
                 reading = Reading(branch.segment.state.fork(), branch.logits, reference)
                 read_tokens(batch.adapter, [reading])
@@ -82,11 +81,19 @@ def fan_out(
 
 
 def _prefill(batch: Batch, sequences: dict[int, Sequence]) -> dict[int, Prefilled]:
-    """Everyone's prefill: shared, but for those that read their prompt in parts."""
-    whole = {index: one for index, one in sequences.items() if not one.in_parts}
-    branches = forward_shared(batch.adapter, [one.segment() for one in whole.values()]) if whole else []
-    found = dict(zip(whole, branches, strict=True))
-    return found | {index: read_parts(batch.adapter, one) for index, one in sequences.items() if one.in_parts}
+    """Everyone's prefill and what its keeper does after it; the tokens that several read first are computed once.
+
+    Those that compress before the whole prompt is read share what they read until then, and go on alone.
+    """
+    segments = {index: one.segment() for index, one in sequences.items()}
+    groups: dict[int, list[int]] = defaultdict(list)
+    for index, segment in segments.items():
+        groups[segment.ids.numel()].append(index)
+    found: dict[int, Prefilled] = {}
+    for group in groups.values():
+        for place, branch in forward_shared(batch.adapter, [segments[index] for index in group]):
+            found[group[place]] = read_parts(batch.adapter, sequences[group[place]], branch)
+    return found
 
 
 def _error_of(sequence: Sequence | None) -> Exception | None:

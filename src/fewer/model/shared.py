@@ -8,6 +8,7 @@ between different prompts, and between branches above the place where the first 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -39,25 +40,25 @@ class Prefilled:
 
 
 @torch.inference_mode()
-def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]:
-    """Prefill the same prompt for each branch. An error stays with its branch; one of the trunk's is everyone's.
+def forward_shared(adapter: Adapter, branches: list[Segment]) -> Iterator[tuple[int, Prefilled]]:
+    """Prefill the same tokens for each branch; gives each with its place in the list, as soon as it is done.
 
-    Raises BadInput where the branches are not new sequences over equal ids.
+    So a branch whose cache is compressed can be before the next one takes its copy. An error stays with its branch; one
+    of the trunk's is everyone's. Raises BadInput where the branches are not new sequences over equal ids.
     """
     ids = branches[0].ids
     if any(branch.state.num_seen or not torch.equal(branch.ids, ids) for branch in branches):
         raise bad("branches", len(branches), "new sequences over the same ids", "Prefill other prompts separately.")
     leaves: dict[int, list[int]] = {}
     looks: dict[int, tuple[Look, ...]] = {}
-    found: dict[int, Prefilled] = {}
     for index, branch in enumerate(branches):
         try:
             branch.stops, looks[index] = asked_of(adapter, branch)
             leaves.setdefault(min(branch.stops, default=adapter.num_layers), []).append(index)
         except Exception as error:
-            found[index] = Prefilled(branch, None, error, 0.0, False)
+            yield index, Prefilled(branch, None, error, 0.0, False)
     if not leaves:
-        return [found[index] for index in range(len(branches))]
+        return
     trunk = Segment(State.new(adapter.num_layers, branches[0].state.layers[0].headroom), ids)
     shared = sum(map(len, leaves.values())) > 1
     seconds, begin = 0.0, time.perf_counter()
@@ -75,9 +76,9 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> list[Prefilled]
         seconds += time.perf_counter() - begin
         for index in leaves.get(layer, ()):
             trunk.logs = [log for log in trunk.logs if log is not logs.get(index)]
-            found[index] = _leave(adapter, branches[index], looks[index], trunk, hidden, angles, layer, seconds, shared)
+            branch = branches[index]
+            yield index, _leave(adapter, branch, looks[index], trunk, hidden, angles, layer, seconds, shared)
         begin = time.perf_counter()
-    return [found[index] for index in range(len(branches))]
 
 
 def _leave(
