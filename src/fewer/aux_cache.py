@@ -42,13 +42,26 @@ class AuxCache:
     states: Tensor | None = None  # [tokens left out, width]; None where they are not kept
     slot: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # [T] rows of `states`, or -1
     revived: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))  # [T] brought back at least once
+    _behind: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)  # by stop, until a token moves
 
     def leave(self, pos: Tensor, layer: int, hidden: Tensor | None) -> None:
         """Tokens `pos` [m] stop after `layer` with these states [m, width]; None keeps none."""
-        self.reached[pos] = layer
+        self.arrive(pos, layer)
         if hidden is not None:
             assert self.states is not None
             self.states[self.slot[pos]] = hidden
+
+    def arrive(self, pos: Tensor, layer: int) -> None:
+        """Tokens `pos` [m] have been through `layer`."""
+        self.reached[pos] = layer
+        self._behind.clear()
+
+    def behind(self, layer: int) -> Tensor:
+        """Which tokens have no keys and values above `layer`: [T] bool. Kept for later steps; not to be changed."""
+        found = self._behind.get(layer)
+        if found is None:
+            found = self._behind[layer] = self.reached <= layer
+        return found
 
     def take(self, pos: Tensor) -> Tensor:
         """The states of tokens `pos`: [m, width]."""

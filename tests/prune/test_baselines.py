@@ -232,7 +232,7 @@ def test_planners_by_name() -> None:
     assert make_planner("none") is None
     assert make_planner("static", keep=0.5, layer=2) == StaticPrune(0.5, 2)
     assert make_planner("ends", keep=8, grain="chunk") == EndsPrune(8, grain="chunk")
-    with pytest.raises(BadInput, match="prune is 'lazy'; it must be one of none, ends, entroprefill, lazyllm, random"):
+    with pytest.raises(BadInput, match="prune is 'lazy'; it must be one of none, ends, entroprefill, lazyllm, lexical"):
         make_planner("lazy", keep=0.5)
     with pytest.raises(TypeError, match="keep"):
         make_planner("random")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from fewer.kv import LayerKV
-from fewer.model.looking import look_at
+from fewer.model.looking import look_at, show_rows
 from fewer.model.visible import Visible, bias_by_position
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def attend_rows(
         for look in looks:
             known = weights[0] if weights and weights[0].shape[1] == 1 else None
             segment.looked[look] = look_at(look, queries, layer, segment, scaling, window, known)
+        if segment.meter is not None:
+            show_rows(segment.meter, index, queries, layer, segment, scaling, window)
     return outs[0] if len(outs) == 1 else torch.cat(outs)
 
 

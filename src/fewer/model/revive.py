@@ -63,7 +63,7 @@ def note_step(segment: Segment, num_layers: int) -> None:
     if segment.planner is not None or aux is None:
         return
     if segment.pos.numel() > segment.ids.numel():  # prompt tokens came all the way
-        aux.reached[segment.pos[segment.pos < len(aux.prompt)]] = num_layers
+        aux.arrive(segment.pos[segment.pos < len(aux.prompt)], num_layers)
     for pos, layer, states in segment.leaving:
         aux.leave(pos, layer, states)
     computed = sum(segment.rows_per_layer) - segment.ids.numel() * num_layers
@@ -148,7 +148,8 @@ def _bring_back(adapter: Adapter, segment: Segment, layer: int, hidden: Tensor) 
         plan, kept = check_plan(plan, seen)
         keep = plan.keep.to(seen.pos.device)
     segment.active.append((layer, keep))
-    joining = (kept & (aux.reached == layer)).nonzero().flatten()
+    late = kept & aux.behind(layer)
+    joining = (late & (aux.reached == layer)).nonzero().flatten() if bool(late.any()) else keep[:0]
     if joining.numel() and aux.planner.aux == "off":
         raise bad("plan.keep", joining.tolist()[:8], "tokens that are ready, with aux off", _FAULT)
     change = _move(adapter, segment, aux, layer, hidden, kept, joining)
@@ -187,7 +188,7 @@ def _look(segment: Segment, aux: AuxCache, layer: int, num_layers: int) -> Obser
     step = len(aux.steps) + 1
     generator = torch.Generator().manual_seed((aux.seed * 1_000_003 + layer + 1 + step * 7_919) % 2**63)
     first, newest = aux.scores.get(layer), segment.looked.get(Look(layer))
-    ready = aux.reached > layer
+    ready = ~aux.behind(layer)
     if segment.active:
         pos = segment.active[-1][1]
         ready = ready.index_select(0, pos)
@@ -215,8 +216,8 @@ def _see(segment: Segment, aux: AuxCache, layer: int, kept: Tensor, rows: Tensor
         keys = torch.cat([keys, rows])
     generated = torch.ones_like(keys, dtype=torch.bool)  # all of them are shown, and they are no more than the keys
     shown = torch.cat([kept, generated]).index_select(0, keys)
-    everything = new and rows.numel() == segment.ids.numel() and bool(shown.all())
-    return Visible(keys, shown, rows, everything)
+    newest = new and rows.numel() == segment.ids.numel()
+    return Visible(keys, shown, rows, newest and rows.numel() == 1, newest and bool(shown.all()))
 
 
 def _recompute(adapter: Adapter, segment: Segment, aux: AuxCache, joining: Tensor, layer: int) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from fewer.errors import bad
 from fewer.kv import State
 from fewer.model.visible import Visible
 from fewer.query_log import QueryLog
-from fewer.types import Decision, Look, Looked, Observation, Plan, Planner, Prompt, StepPlanner, Witness
+from fewer.types import Decision, Look, Looked, Meter, Observation, Plan, Planner, Prompt, StepPlanner, Witness
 
 __all__ = ["Segment", "asks_again", "check_decision", "check_plan", "looks_of", "stops_of"]
 
@@ -27,8 +28,8 @@ class Segment:
 
     A planner works on a whole prompt, so it needs `prompt` and an empty `state`; later passes find what they need in
     `state.aux`. `logits`: of the last row, or of every new row that reached the end. `witness`: sees the attention
-    weights of layers whose rows were sampled. The pass fills `plans`,
-    `decisions`, `released_bytes` (of each plan) and `rows_per_layer` (1..L).
+    weights of layers whose rows were sampled. `meter`: is shown those of every layer, looked at once more for it. The
+    pass fills `plans`, `decisions`, `released_bytes` (of each plan) and `rows_per_layer` (1..L).
     """
 
     state: State
@@ -38,6 +39,7 @@ class Segment:
     seed: int = 0
     logits: Literal["last", "all"] = "last"
     witness: Witness | None = None
+    meter: Meter | None = None
     plans: list[Plan] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     released_bytes: list[int] = field(default_factory=list)
@@ -166,18 +168,18 @@ def check_plan(plan: object, seen: Observation) -> tuple[Plan, Tensor]:
         raise bad("plan.keep", plan.keep, "one row of int64 positions", _FAULT)
     if plan.score is not None and not (isinstance(plan.score, Tensor) and plan.score.shape == seen.pos.shape):
         raise bad("plan.score", plan.score, f"None or {seen.pos.numel()} numbers, one an active position", _FAULT)
-    keep, size = plan.keep.to(seen.pos.device), len(seen.prompt)
-    ordered = keep.numel() > 0 and not bool((keep[1:] <= keep[:-1]).any())
-    table = torch.zeros(size, dtype=torch.bool, device=keep.device)
-    inside = ordered and int(keep[0]) >= 0 and int(keep[-1]) < size
+    keep, size = plan.keep.cpu().numpy(), len(seen.prompt)  # numpy: a step has little time, and its calls cost less
+    table = np.zeros(size, dtype=np.bool_)
+    inside = keep.size > 0 and bool((keep[1:] > keep[:-1]).all()) and keep[0] >= 0 and keep[-1] < size
     if inside:
         table[keep] = True
-        inside = int(table[seen.pos].sum()) == keep.numel()
+        everything = seen.pos.numel() == size
+        inside = everything or np.count_nonzero(table[seen.pos.cpu().numpy()]) == keep.size
     if not inside:
         legal = "an ascending, non-empty subset of the active positions"
         raise bad("plan.keep", plan.keep.tolist()[:8], legal, _FAULT)
-    lost = seen.protected & ~table[seen.pos]
-    if bool(lost.any()):
-        places = seen.pos[lost].tolist()[:8]
+    lost = seen.prompt.protected.numpy() & ~table  # the protected ones are active wherever it is asked
+    if lost.any():
+        places = np.flatnonzero(lost).tolist()[:8]
         raise bad("plan.keep", f"without {places}", "a superset of the protected positions", _FAULT)
-    return plan, table
+    return plan, torch.from_numpy(table).to(seen.pos.device)

@@ -20,14 +20,14 @@ _FEW = 128
 class Visible:
     """keys: [n] positions of the stored rows, those of the pass included; shown: [n] bool; rows: [r] positions.
 
-    A row sees a key that is shown and not behind it. everything: the rows are the newest and all keys are shown, so
-    that nothing needs to be added.
+    A row sees a key that is shown and not behind it. newest: it is one row, and no key is behind it. everything: the
+    rows are the newest and all keys are shown, so that nothing needs to be added.
     """
 
-    __slots__ = ("_base", "_biases", "_columns", "_place", "everything", "keys", "rows", "shown")
+    __slots__ = ("_base", "_biases", "_columns", "_place", "everything", "keys", "newest", "rows", "shown")
 
-    def __init__(self, keys: Tensor, shown: Tensor, rows: Tensor, everything: bool = False) -> None:
-        self.keys, self.shown, self.rows, self.everything = keys, shown, rows, everything
+    def __init__(self, keys: Tensor, shown: Tensor, rows: Tensor, newest: bool, everything: bool) -> None:
+        self.keys, self.shown, self.rows, self.newest, self.everything = keys, shown, rows, newest, everything
         self._biases: dict[int | None, Tensor] = {}
         self._columns: dict[int | None, Tensor] = {}
         self._base: Tensor | None = None  # [n], the part of the bias that all rows share
@@ -50,8 +50,12 @@ class Visible:
         Adding a broadcast instead takes twice as long.
         """
         found = self._columns.get(window)
-        if found is None:
-            found = self._columns[window] = self.bias(window, dtype).t().expand(-1, group).contiguous()
+        if found is None and self.newest and window is None:
+            found = torch.zeros(self.keys.numel(), group, dtype=dtype, device=self.keys.device)
+            found.masked_fill_(~self.shown[:, None], float("-inf"))
+        elif found is None:
+            found = self.bias(window, dtype).t().expand(-1, group).contiguous()
+        self._columns[window] = found
         return found
 
     def _hide(self, window: int | None, rows: Tensor, dtype: torch.dtype) -> Tensor:
@@ -67,7 +71,8 @@ class Visible:
         """The row that holds each of these positions: [m]."""
         if self._place is None:
             count = torch.arange(self.keys.numel(), device=self.keys.device)
-            self._place = self.keys.new_empty(int(self.keys.max()) + 1).scatter_(0, self.keys, count)
+            last = self.rows[-1] if self.newest else self.keys.max()
+            self._place = self.keys.new_empty(int(last) + 1).scatter_(0, self.keys, count)
         return self._place.index_select(0, pos)
 
 

@@ -3,6 +3,7 @@
 from fewer.prune.baselines import EndsPrune, RandomPrune, StaticPrune
 from fewer.prune.entroprefill import EntroPrefill
 from fewer.prune.lazyllm import LazyLLM
+from fewer.prune.lexical import LexicalPrune
 from fewer.prune.names import PLANNERS, make_planner, settings_of
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "EndsPrune",
     "EntroPrefill",
     "LazyLLM",
+    "LexicalPrune",
     "RandomPrune",
     "StaticPrune",
     "make_planner",

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fewer.errors import BadInput, bad
-from fewer.prune.gate import choose_best, hold_back
+from fewer.prune.gate import Flags, choose_best, hold_back
 from fewer.prune.profile import Profile, load_profile, shipped_profile
 from fewer.prune.schedule import (
     Schedule,
@@ -219,16 +220,20 @@ class LazyLLM:
         if first and self.declines(prompt):
             return None
         budget = self.keeps(observation.num_layers)[observation.layer].count(len(prompt))
-        protected = prompt.protected.to(pos.device).index_select(0, pos)
-        num_protected = int(protected.count_nonzero())
+        protected: Flags = prompt.protected.numpy()
+        if pos.numel() < len(prompt):
+            protected = protected[pos.cpu().numpy()]
+        num_protected = int(np.count_nonzero(protected))
         if not first and self.selection == "prefill":
             score, kept = None, self._all_in_turn(observation)
         else:
             score = self._score(observation)
-            kept = choose_best(score, budget, protected, num_protected, self._lost(observation))
+            lost = self._lost(observation)
+            gone = None if lost is None else lost.cpu().numpy()
+            kept = choose_best(score.cpu().numpy(), budget, protected, num_protected, gone)
             if not first:
                 kept = self._limit(observation, kept, score, self.revive_floor)
-        stays = pos.index_select(0, kept.nonzero().flatten())
+        stays = pos.index_select(0, torch.from_numpy(np.flatnonzero(kept)).to(pos.device))
         reason = f"best of {pos.numel()} active tokens: {stays.numel()} go on, asked for {budget}"
         if num_protected > budget:
             reason += f"; {num_protected} are protected and always stay"
@@ -254,20 +259,19 @@ class LazyLLM:
         newest = len(observation.prompt) - 1 + observation.step
         return observation.pos < newest - sum(window - 1 for window in above if window is not None)
 
-    def _all_in_turn(self, observation: Observation) -> Tensor:
+    def _all_in_turn(self, observation: Observation) -> Flags:
         """What the prefill chose and more of what it did not, in its order: all in the end."""
-        assert observation.ready is not None
         assert observation.first_score is not None
         score = observation.first_score.clamp_min(-1.0)  # below every attention: what had not come this far
-        return self._limit(observation, torch.ones_like(observation.ready), score, 0.0)
+        return self._limit(observation, np.ones(score.numel(), dtype=np.bool_), score, 0.0)
 
-    def _limit(self, observation: Observation, kept: Tensor, score: Tensor, floor: float) -> Tensor:
+    def _limit(self, observation: Observation, kept: Flags, score: Tensor, floor: float) -> Flags:
         """`kept` without what may not come back now. What is on its way since an earlier stop is judged anew."""
-        ready = observation.ready
-        assert ready is not None
+        assert observation.ready is not None
+        ready: Flags = observation.ready.cpu().numpy()
         if not self.revive:
             return kept & ready
-        return hold_back(kept, ready, score, floor, self.revive_limit)
+        return hold_back(kept, ready, score.cpu().numpy(), floor, self.revive_limit)
 
 
 def _count(place: int | float, keep: Keep, num_tokens: int) -> int:

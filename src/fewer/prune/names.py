@@ -11,6 +11,7 @@ from fewer.errors import BadInput, bad
 from fewer.prune.baselines import EndsPrune, RandomPrune, StaticPrune
 from fewer.prune.entroprefill import EntroPrefill
 from fewer.prune.lazyllm import LazyLLM
+from fewer.prune.lexical import LexicalPrune
 from fewer.types import Planner
 
 __all__ = ["PLANNERS", "make_planner", "settings_of"]
@@ -19,6 +20,7 @@ PLANNERS: dict[str, Callable[..., Planner]] = {
     "random": RandomPrune,
     "static": StaticPrune,
     "ends": EndsPrune,
+    "lexical": LexicalPrune,
     "lazyllm": LazyLLM,
     "entroprefill": EntroPrefill,
 }

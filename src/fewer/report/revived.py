@@ -21,6 +21,7 @@ from fewer.study.arms import Arm
 __all__ = ["list_revived"]
 
 _FIRST = 32  # steps that the picture shows, and the mean number of revivals is taken over
+_SHOWN = (0, 1, 2, 4, 8, 16, 32)  # steps that the table of layer bands has a column for
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class _Used:
     per_step: Floats
     aux: Floats
     kv: Floats
+    num_layers: int
     stops: tuple[int, ...]
     steps: tuple[tuple[float, ...], ...]  # by stop, then step
     counts: tuple[int, ...]  # answers that had that step
@@ -44,7 +46,7 @@ def list_revived(estimates: Estimates, name: str = "") -> Section | None:
     found = [used for arm in estimates.log.pruned if (used := _read(estimates.log, arm)) is not None]
     if not found:
         return None
-    blocks: list[Block] = [*_draw(found, name), _tabulate(estimates, found, name)]
+    blocks: list[Block] = [*_draw(found, name), _list_bands(found, name), _tabulate(estimates, found, name)]
     return Section(f"{name}revived", "Tokens that come back", tuple(blocks))
 
 
@@ -53,6 +55,7 @@ def _read(log: Log, arm: Arm) -> _Used | None:
     columns = {key: np.full(log.num_items, np.nan) for key in ("prefill", "end", "revived", "per_step", "aux", "kv")}
     seen: list[list[Any]] = []
     stops: tuple[int, ...] = ()
+    num_layers = 0
     for row in np.flatnonzero(log.of_arm(arm.name)):
         text = log.texts("receipt")[row]
         receipt = json.loads(text) if text else {}
@@ -60,7 +63,8 @@ def _read(log: Log, arm: Arm) -> _Used | None:
         if not revival:
             continue
         item, size = log.place[row], receipt["prompt"]["num_tokens"]
-        last = receipt["computed"]["prefill_rows_per_layer"][-1]
+        rows = receipt["computed"]["prefill_rows_per_layer"]
+        last, num_layers = rows[-1], len(rows)
         later = sum(chunk["revived_per_layer"][-1] for chunk in receipt["prompt"]["chunks"])
         steps = revival["revived_per_step"][:_FIRST]
         columns["prefill"][item], columns["end"][item] = last / size, (last + later) / size
@@ -77,7 +81,8 @@ def _read(log: Log, arm: Arm) -> _Used | None:
     shares = tuple(
         tuple(float(np.mean([step[stop] for step in some])) for some in steps_of) for stop in range(len(stops))
     )
-    return _Used(arm, **columns, stops=stops, steps=shares, counts=tuple(map(len, steps_of)))
+    counts = tuple(map(len, steps_of))
+    return _Used(arm, **columns, num_layers=num_layers, stops=stops, steps=shares, counts=counts)
 
 
 def _draw(found: Sequence[_Used], name: str) -> list[Figure]:
@@ -105,6 +110,38 @@ def _draw(found: Sequence[_Used], name: str) -> list[Figure]:
         f"answers that are that long, up to step {_FIRST}. Protected tokens are in it. All tasks together."
     )
     return [Figure(f"{name}usage", "Usage of the prompt, step by step", caption, tuple(panels), (), "Brought back")]
+
+
+def _list_bands(found: Sequence[_Used], name: str) -> Table:
+    """The same in numbers: a row for each band of layers between two stops, at some of the steps."""
+    rows: list[tuple[Cell, ...]] = []
+    for used in found:
+        ends = (*used.stops, used.num_layers)
+        whole = (1.0,) * len(used.counts)
+        for first, last, shares in zip((0, *used.stops), ends, (whole, *used.steps), strict=True):
+            seen = (shares[step] if step < len(shares) else None for step in _SHOWN)
+            rows.append(
+                (
+                    word(used.arm.name),
+                    number(first + 1),
+                    number(last),
+                    *(number(share, write_share) for share in seen),
+                    number(used.counts[-1]),
+                )
+            )
+    columns = (
+        Column("arm", "arm", "text"),
+        Column("first_layer", "layers from"),
+        Column("last_layer", "to"),
+        *(Column(f"step_{step}", f"step {step}" if step else "prefill") for step in _SHOWN),
+        Column("answers", "answers with the last step"),
+    )
+    caption = (
+        "The mean share of the prompt's tokens that the newest position sees in the layers between two stops, in the "
+        f"prefill and at later steps, over the answers that are that long, up to step {_FIRST}; the layers below the "
+        "first stop see all. No intervals. All tasks together."
+    )
+    return Table(f"{name}bands", "Usage by band of layers", caption, columns, tuple(rows), heads=3)
 
 
 def _tabulate(estimates: Estimates, found: Sequence[_Used], name: str) -> Table:
