@@ -4,13 +4,16 @@
 
 Contenders take turns in one process, in one number format, each on its own copy of the same prefilled state; a step's
 figure is the best of the steps, since a slower one was disturbed. `certified` is the same whole step, sampled, with the
-certificate of every layer and head over that without it. `bytes` are of the keys' and values' storages. The last table
+certificate of every layer and head over that without it: in seconds, best over best, and in processor time (user and
+system, all threads), the median over the steps of a step's own ratio, which is the steadier number on a busy machine.
+`bytes` are of the keys' and values' storages, and behind the plus of what the certificate holds besides. The last table
 reads the prompt block by block, compressing after each: the most bytes the cache ever held, over the full cache's.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +43,7 @@ class Contender:
     state: State = field(default_factory=lambda: State([]))
     keeper: Keeper | None = None
     best_s: float = float("inf")
+    cpu_s: list[float] = field(default_factory=list)  # of each step
     compress_s: float = 0.0
     num_bytes: int = 0
 
@@ -60,10 +64,11 @@ def prefill(engine: Engine, prompt: Prompt, contenders: list[Contender]) -> None
 
 def step(engine: Engine, one: Contender, token: torch.Tensor) -> None:
     """One token over the contender's cache, with its certificate if it has one."""
-    begin = time.perf_counter()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
     forward(engine.adapter, [Segment(one.state, token, witness=one.keeper.witness if one.keeper else None)])
     if one.keeper is not None:
         one.keeper.settle(one.state)
+    one.cpu_s.append(time.process_time() - cpu_begin)
     one.best_s = min(one.best_s, time.perf_counter() - begin)
 
 
@@ -92,20 +97,27 @@ def measure(engine: Engine, ids: torch.Tensor, names: list[str], budgets: list[s
 def show(length: int, contenders: list[Contender]) -> Table:
     """A row for each contender."""
     table = Table(title=f"{length} tokens")
-    for heading in ("cache", "step", "tokens/s", "against full", "certified", "bytes", "compressing"):
+    for heading in ("cache", "step", "tokens/s", "against full", "certified", "in CPU time", "bytes", "compressing"):
         table.add_column(heading, justify="left" if heading == "cache" else "right")
     full = contenders[0]
     by_name = {one.name: one for one in contenders}
     for one in contenders:
         plain = by_name.get(one.name.removesuffix(", certified"))
-        extra = f"{one.best_s / plain.best_s:.3f}x" if plain is not None and plain is not one else ""
+        extra = cpu_extra = more_bytes = ""
+        if plain is not None and plain is not one:
+            extra = f"{one.best_s / plain.best_s:.3f}x"
+            ratios = [mine / other for mine, other in zip(one.cpu_s, plain.cpu_s, strict=True)]
+            cpu_extra = f"{statistics.median(ratios):.3f}x"
+        if one.keeper is not None and one.keeper.witness is not None:
+            more_bytes = f" + {one.keeper.witness.nbytes / full.num_bytes:.1%}"
         table.add_row(
             one.name,
             f"{one.best_s * 1e3:.1f} ms",
             f"{1 / one.best_s:.1f}",
             f"{full.best_s / one.best_s:.2f}x",
             extra,
-            f"{one.num_bytes / full.num_bytes:.0%}",
+            cpu_extra,
+            f"{one.num_bytes / full.num_bytes:.0%}{more_bytes}",
             f"{one.compress_s:.2f} s" if one.policy else "",
         )
     return table

@@ -30,6 +30,21 @@ def test_the_numbers_of_an_answer() -> None:
     assert found.largest == pytest.approx(0.9, abs=FP32)
     assert found.mean == pytest.approx(0.3, abs=FP32)
     assert found.per_layer == pytest.approx((0.3, 0.9), abs=FP32)
+    assert found.clipped_steps == pytest.approx([*values[:6], 0.725, 0.3], abs=FP32)  # 1.35 counts as 1
+    assert found.clipped == pytest.approx(0.6, abs=FP32)
+    assert found.clipped_per_layer == pytest.approx((0.3, 0.9), abs=FP32)
+
+
+def test_a_heavy_cell_is_most_of_the_mean_and_little_of_the_clipped_one() -> None:
+    """One of eight cells has a radius of 80: the mean is then 10.4, the clipped one what a radius of 1 would give."""
+    heavy, usual = make_step(0.5), make_step(0.5)
+    heavy.radius[1, 2, 0] = 80.0
+    found = Certificate.of([usual, heavy], 0.1, "poisson")
+    assert found.first == pytest.approx(0.5 + (80 - 0.75) / 8, abs=FP32)
+    assert found.clipped == pytest.approx(0.5 + (1 - 0.75) / 8, abs=FP32)
+    assert found.per_layer[1] == pytest.approx(0.75 + (80 - 0.75) / 4, abs=FP32)
+    assert found.clipped_per_layer == pytest.approx((0.25, 0.75 + 0.25 / 4), abs=FP32)
+    assert found.clipped_steps[0] == found.steps[0]
 
 
 def test_query_rows_are_steps_in_order() -> None:
@@ -43,9 +58,11 @@ def test_query_rows_are_steps_in_order() -> None:
 
 def test_assumptions_name_the_design() -> None:
     poisson, fixed = (Certificate.of([make_step(0.5)], 0.1, kind) for kind in ("poisson", "fixed_size"))
+    assert all(": " in text for text in (*poisson.assumptions, *fixed.assumptions))  # a short name before it
     assert "independently" in poisson.assumptions[0]
     assert "no upper bound where terms differ in sign" in fixed.assumptions[0]
-    assert poisson.assumptions[1:] == fixed.assumptions[1:]
+    assert poisson.assumptions[1:-1] == fixed.assumptions[1:-1]
+    assert fixed.assumptions[-1] == f"{poisson.assumptions[-1]}, Vhat times m/(m - 1) for m sampled rows"
     assert any("linearisation" in text for text in poisson.assumptions)
 
 
@@ -72,15 +89,19 @@ def test_none_claims_nothing() -> None:
     none = Certificate.none()
     assert asdict(none) == asdict(Certificate.of([], 0.1, "poisson"))
     assert (none.kind, none.delta, none.first, none.steps, none.assumptions) == ("none", None, None, (), ())
+    assert (none.clipped, none.clipped_steps, none.clipped_per_layer) == (None, (), ())
 
 
 def test_calibrating_scales_every_number_and_names_the_data() -> None:
-    plain = Certificate.of([make_step(0.4), make_step(0.2)], 0.1, "poisson")
+    plain = Certificate.of([make_step(0.8), make_step(0.4)], 0.1, "poisson")
     scaled = plain.calibrate(0.5, "20 held-out prompts, covering 91%")
     assert scaled.kind == "calibrated"
     assert scaled.steps == tuple(0.5 * value for value in plain.steps)
     assert (scaled.first, scaled.mean, scaled.largest) == (0.5 * plain.first, 0.5 * plain.mean, 0.5 * plain.largest)
     assert scaled.per_layer == tuple(0.5 * value for value in plain.per_layer)
+    assert scaled.clipped_steps == pytest.approx([0.35, 0.2], abs=FP32)  # half of (0.4 + 1)/2: 1.2 had counted as 1
+    assert scaled.clipped == max(scaled.clipped_steps)
+    assert scaled.clipped_per_layer == tuple(0.5 * value for value in plain.clipped_per_layer)
     assert scaled.assumptions[:-1] == plain.assumptions
     assert "20 held-out prompts, covering 91%" in scaled.assumptions[-1]
 

@@ -6,26 +6,25 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from fewer.certify.certificate import StepCertificate
 from fewer.certify.known import KnownProbabilities
-from fewer.certify.sums import Passing, Scratch, Standing, sum_terms
+from fewer.certify.sums import Passing, Scratch, sum_terms
+from fewer.certify.tail import Tail
 from fewer.certify.variance import Form, check_delta, check_form, radius
 from fewer.errors import bad
 
 __all__ = ["Certifier"]
 
 _MOST = 1 << 20  # weights that are kept before they are summed: 4 MiB in float32
-_SPARE = 256  # rows by which the coefficients are made longer when the layer has grown
 
 
 class _Seen(NamedTuple):
     """What a layer leaves behind until its terms are summed. R: query rows of all heads of a group."""
 
     weights: Tensor  # [kv_heads, R, n]
-    products: Tensor  # [kv_heads, n, R], values times what the outputs are from the centre
+    sampled: Tensor  # [R, kv_heads * t], of the rows that chance could have taken
     out: Tensor  # [query rows, heads, d]
     values: Tensor  # [kv_heads, n, d]
 
@@ -36,7 +35,7 @@ class Certifier:
     known: of each layer, or None where it was not sampled. values: [kv_heads, n, d] of each layer at that time, as
     stored. delta: the level. form: see `fewer.certify.variance`. kappa: in the audited form, by what the radii are
     multiplied, of each layer [heads], from `fewer.certify.audit`; None, or None for a layer, is 1 and "not audited".
-    Rows that are appended later are certain. Holds 8 bytes per row and key-value head.
+    Rows that are appended later are certain. Holds a copy of the values of the rows with pi < 1 (see `nbytes`).
 
     Query rows of a pass may be several; a pass that starts again forgets the unfinished one before it. Sums are in
     float32. Raises BadInput where `known`, `values` and `kappa` do not fit each other.
@@ -68,7 +67,7 @@ class Certifier:
             device = sampled[0][2].device
             self._factors = torch.stack([_factor(one) for _, one, _ in sampled]).to(device)[..., None]
             self._kappa = _stack_kappa([factors[layer] for layer in self._layers], device)
-            self._standing = _stand([one for _, one, _ in sampled], [stored for _, _, stored in sampled])
+            self._tail = Tail.of((one.pi, stored) for _, one, stored in sampled)
         self._scratch = Scratch()
         self._forget()
 
@@ -85,12 +84,12 @@ class Certifier:
         if values.shape[1] < self._sizes[place]:
             legal = f"at least the {self._sizes[place]} rows that were there"
             raise bad("values", values.shape[1], legal, "Make a new certifier when rows have been taken away.")
-        grouped = weights.reshape(values.shape[0], -1, weights.shape[-1])
         if self._pending and next(reversed(self._pending)) != place - 1:
             self._sum()
-        moved = out.transpose(0, 1).reshape(values.shape[0], -1, values.shape[2]) - self._standing.centre[place]
-        products = torch.bmm(values, moved.to(values.dtype).transpose(1, 2))  # now, while the values are at hand
-        self._pending[place] = _Seen(grouped, products, out, values)
+        grouped = weights.reshape(values.shape[0], -1, weights.shape[-1])
+        rows = self._tail.index[place].expand(grouped.shape[1], -1, -1)
+        sampled = grouped.transpose(0, 1).gather(2, rows).flatten(1)  # now, while the weights are at hand
+        self._pending[place] = _Seen(grouped, sampled, out, values)
         self._shape = weights.shape[:2]
         if len(self._pending) * weights.numel() > _MOST:
             self._sum()
@@ -117,6 +116,11 @@ class Certifier:
         size, vhat, term, norm = found
         return StepCertificate(size, vhat, term, norm, self.form, self.audited)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds between passes, besides what belongs to the cache."""
+        return self._scratch.nbytes + (self._tail.nbytes if self._layers else 0)
+
     def _forget(self) -> None:
         self._pending: dict[int, _Seen] = {}
         self._done: list[int] = []  # places, in the order of the sums
@@ -127,29 +131,14 @@ class Certifier:
         """Sum over the rows of every pending layer at once."""
         places, seen = list(self._pending), list(self._pending.values())
         self._pending = {}
-        width = max(one.weights.shape[-1] for one in seen)
-        if width > self._standing.squares.shape[-1]:
-            self._standing = self._standing.widen(width + _SPARE)
         kv_heads, _, dim = seen[0].values.shape
         out = torch.stack([one.out for one in seen]).float().transpose(1, 2).reshape(len(seen), kv_heads, -1, dim)
-        passing = Passing(
-            [one.weights for one in seen], [one.products for one in seen], [one.values for one in seen], out
-        )
-        found = sum_terms(self._standing.at(places, width), passing, self.form == "audited", self._scratch)
+        parts = ([one.weights for one in seen], [one.sampled for one in seen], [one.values for one in seen])
+        whole = len(places) == len(self._layers)
+        tail = self._tail if whole else self._tail.at(places[0], places[-1])
+        found = sum_terms(tail, Passing(*parts, out), self.form == "audited", self._scratch)
         self._done += places
         self._sums.append((*found, out.norm(dim=-1)))
-
-
-def _stand(known: Sequence[KnownProbabilities], values: Sequence[Tensor]) -> Standing:
-    """The constants of all layers, one layer's values in float32 at a time."""
-    width = max(stored.shape[1] for stored in values) + _SPARE
-    centres, squares, evicts = [], [], []
-    for one, stored in zip(known, values, strict=True):
-        exact, more = stored.float(), (0, width - stored.shape[1])
-        centres.append(exact.mean(1, keepdim=True))
-        squares.append(F.pad((exact - centres[-1]).square().sum(-1), more)[:, None])
-        evicts.append(F.pad(1 - one.pi.to(stored.device).float(), more)[:, None])
-    return Standing(torch.stack(centres), torch.stack(squares), torch.stack(evicts))
 
 
 def _factor(known: KnownProbabilities) -> Tensor:

@@ -1,13 +1,13 @@
 """Vhat and the range term of many layers and heads at once, from the weights and outputs that attention left behind.
 
-Both are of c ||v - y||^2, c = (1 - pi) w^2, over (1 - w)^2 in the audited form. With m = y - centre,
-||v - y||^2 = ||v - centre||^2 - 2 v.m + 2 centre.m + ||m||^2: besides numbers that do not change between steps it needs
-v.m of every row, one product with the values for each layer. All else is done for several layers at once, in float32.
+Both are of c ||v - y||^2, c = (1 - pi) w^2, over (1 - w)^2 in the audited form, and only rows with pi < 1 count (see
+`fewer.certify.tail`). With m = y - centre, ||v - y||^2 = ||v - centre||^2 - 2 (v - centre).m + ||m||^2: besides numbers
+that do not change between steps it needs one product of m with the sampled rows. All else is in float32.
 
-Where that is not precise enough a query row is computed again from differences: where rounding v.m to the model's type
-could move Vhat by more than a twentieth, which takes a row with nearly all of the weight; and where w is rounded to the
-model's type and 1 - w is small (0, at worst). The weights are then first made to sum to 1: those of the *other* rows
-are not near 1, and what they sum to is known as well as they are.
+Where that is not precise enough a query row is computed again from differences: where rounding that product to the
+model's type could move Vhat by more than a fiftieth, which takes rows with much weight near y; and where w is rounded
+to the model's type and 1 - w is small (0, at worst). The weights are then first made to sum to 1: those of the *other*
+rows are not near 1, and what they sum to is known as well as they are.
 """
 
 from __future__ import annotations
@@ -16,46 +16,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from fewer.certify.tail import BLOCK, Tail
 from fewer.certify.variance import LEAST_REST
 
-__all__ = ["Passing", "Scratch", "Standing", "sum_terms"]
+__all__ = ["Passing", "Scratch", "sum_terms"]
 
-_OFF = 0.05  # the share of Vhat that rounding may move
+_OFF = 0.02  # the share of Vhat that rounding may move
 _EPS = torch.finfo(torch.float32).eps
 _REST = 0.08  # where a sampled row leaves less to the others, rounding w to bfloat16 may move Vhat by a twentieth
 _HEAVY = 0.25  # of the sum of c: below it no sampled row to speak of has much weight
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What does not change between steps, of B layers; float32. Later rows have zeros."""
-
-    centre: Tensor  # [B, kv_heads, 1, d], a mean of the values
-    squares: Tensor  # [B, kv_heads, 1, w], squared distances of the values from it
-    evicts: Tensor  # [B, kv_heads, 1, w], 1 - pi
-
-    def at(self, places: Sequence[int], width: int) -> Standing:
-        """Of these layers, which follow each other, and so many rows."""
-        part = slice(places[0], places[-1] + 1)
-        return Standing(self.centre[part], self.squares[part, ..., :width], self.evicts[part, ..., :width])
-
-    def widen(self, width: int) -> Standing:
-        """With room for so many rows."""
-        more = (0, width - self.squares.shape[-1])
-        return Standing(self.centre, F.pad(self.squares, more), F.pad(self.evicts, more))
-
-
-@dataclass(frozen=True, slots=True)
 class Passing:
-    """What a pass leaves behind, of B layers, R query rows to a key-value head and n rows of a layer."""
+    """What a pass leaves behind, of S layers, R query rows to a key-value head and n rows of a layer."""
 
     weights: Sequence[Tensor]  # of each layer, [kv_heads, R, n]
-    products: Sequence[Tensor]  # of each layer, [kv_heads, n, R], v.m
+    sampled: Sequence[Tensor]  # of each layer, [R, kv_heads * t], those of the tail's rows
     values: Sequence[Tensor]  # of each layer, [kv_heads, n, d]
-    out: Tensor  # [B, kv_heads, R, d] float32
+    out: Tensor  # [S, kv_heads, R, d] float32
 
 
 class Scratch:
@@ -66,61 +47,75 @@ class Scratch:
     def __init__(self) -> None:
         self._buffers: Tensor | None = None
 
-    def take(self, passing: Passing, width: int) -> tuple[Tensor, Tensor]:
-        """[B, kv_heads, R, width] float32 each: the weights with zeros behind a layer's rows, and room."""
-        layers, kv_heads, rows, _ = passing.out.shape
-        shape = torch.Size((kv_heads, rows, width))
-        if self._buffers is None or self._buffers.shape[2:] != shape or self._buffers.shape[1] < layers:
-            self._buffers = passing.out.new_zeros(2, layers, *shape)
-        weights, room = self._buffers[:, :layers].unbind()
-        for part, into in zip(passing.weights, weights.unbind(), strict=True):
-            into[..., : part.shape[-1]].copy_(part)
-            into[..., part.shape[-1] :].zero_()
-        return weights, room
+    def take(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Two of this shape, in float32."""
+        if self._buffers is None or self._buffers.shape[1:] != like.shape:
+            self._buffers = like.new_empty(2, *like.shape, dtype=torch.float32)
+        first, second = self._buffers.unbind()
+        return first, second
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return 0 if self._buffers is None else self._buffers.nbytes
 
 
-def sum_terms(standing: Standing, passing: Passing, leave_one_out: bool, scratch: Scratch) -> tuple[Tensor, Tensor]:
-    """(Vhat, squared range term), both [B, kv_heads, R] float32. leave_one_out: which form."""
-    terms, shares = scratch.take(passing, standing.squares.shape[-1])
+def sum_terms(tail: Tail, passing: Passing, leave_one_out: bool, scratch: Scratch) -> tuple[Tensor, Tensor]:
+    """(Vhat, squared range term), both [S, kv_heads, R] float32. leave_one_out: which form."""
+    num_layers, kv_heads, rows, dim = passing.out.shape
+    shape = torch.Size((num_layers * kv_heads, rows))
+    sampled = torch.cat(list(passing.sampled), 1)
+    terms, room = scratch.take(sampled)
+    terms.copy_(sampled)
     if leave_one_out:
-        torch.sub(1.0, terms, out=shares)  # 1 - w, for a moment
-        terms.div_(shares.clamp_min_(LEAST_REST))
-    terms.square_().mul_(standing.evicts)
-    total = terms.sum(-1)
-    moved = passing.out - standing.centre
-    power, middle = moved.square().sum(-1), (moved * standing.centre).sum(-1)
+        torch.sub(1.0, terms, out=room).clamp_min_(LEAST_REST)
+        terms.div_(room)
+    terms.square_().mul_(tail.evicts)
+    total = _reduce(terms, tail.heads, shape, "sum")
 
-    for products, into in zip(passing.products, shares.unbind(), strict=True):
-        into[..., : products.shape[1]].copy_(products.transpose(1, 2))
-    shares.mul_(-2.0).add_(standing.squares).add_((power + 2 * middle)[..., None])  # ||v - y||^2
-    shares.clamp_min_(0.0).mul_(terms)
-    vhat, largest = shares.sum(-1), shares.view(torch.int32).amax(-1).view(torch.float32)  # of numbers of at least 0
+    moved = (
+        (passing.out - tail.centre).reshape(-1, rows, dim).to(tail.values.dtype)
+    )  # m, rounded as the product needs it
+    power = moved.float().square().sum(-1)
+    products = torch.bmm(moved.mul_(-2.0).index_select(0, tail.heads), tail.values.transpose(1, 2))
+    blocks = room.view(rows, -1, BLOCK)
+    blocks.copy_(products.transpose(0, 1)).add_(power.index_select(0, tail.heads).t()[..., None])
+    terms.mul_(room.add_(tail.squares))  # that is ||v - y||^2
+    vhat, largest = _reduce(terms, tail.heads, shape, "sum").clamp_min_(0.0), _reduce(terms, tail.heads, shape, "amax")
 
     eps = torch.finfo(passing.values[0].dtype).eps
     size, mean = power.sqrt(), (vhat / total.clamp(min=_EPS**4)).sqrt()  # ||m||, and ||v - y|| on average
-    off = 0.5 * eps * (middle.abs() + size * (size + mean)) + 4 * _EPS * (size + mean).square()
-    rounded = (0.25 * eps) ** 2 * passing.out.square().sum(-1)  # what rounding the output itself may have moved
+    off = 0.5 * eps * size * (size + mean) + 4 * _EPS * (size + mean).square()
+    rounded = (0.25 * eps) ** 2 * passing.out.square().sum(-1).view(shape)  # what rounding the output may have moved
     doubtful = off * total > _OFF * torch.maximum(vhat, rounded)
-    if leave_one_out and len(heavy := (total > _HEAVY).nonzero()):
-        layers, heads, rows = heavy.unbind(1)
-        most = (1 / _REST - 1) ** 2 * standing.evicts[layers, heads, 0]
-        doubtful[layers, heads, rows] |= (terms[layers, heads, rows] > most).any(-1)
-    for layer, head, row in doubtful.nonzero().tolist():
-        again = _sum_differences(standing, passing, (layer, head, row), leave_one_out)
-        vhat[layer, head, row], largest[layer, head, row] = again
-    return vhat, largest
+    if leave_one_out and bool((total > _HEAVY).any()):
+        doubtful |= (_reduce(sampled, tail.heads, shape, "amax") > 1 - _REST) & (total > _HEAVY)
+    for cell, row in doubtful.nonzero().tolist():
+        again = _sum_differences(tail, passing, (*divmod(cell, kv_heads), row), leave_one_out)
+        vhat[cell, row], largest[cell, row] = again
+    return vhat.view(num_layers, kv_heads, rows), largest.view(num_layers, kv_heads, rows)
+
+
+def _reduce(terms: Tensor, heads: Tensor, shape: torch.Size, how: str) -> Tensor:
+    """Over the rows of each head: [R, N * BLOCK] of at least 0 to [heads, R]."""
+    blocks = terms.view(shape[1], -1, BLOCK)
+    part = blocks.sum(-1) if how == "sum" else blocks.amax(-1)
+    found = terms.new_zeros(shape[1], shape[0])
+    return found.scatter_reduce_(1, heads.expand(shape[1], -1), part, how).t().contiguous()
 
 
 def _sum_differences(
-    standing: Standing, passing: Passing, cell: tuple[int, int, int], leave_one_out: bool
+    tail: Tail, passing: Passing, cell: tuple[int, int, int], leave_one_out: bool
 ) -> tuple[Tensor, Tensor]:
-    """(Vhat, squared range term) of one layer, head and query row, in float32 from ||v - y|| of every row."""
+    """(Vhat, squared range term) of one layer, head and query row, in float32 from ||v - y|| of every sampled row."""
     layer, head, row = cell
-    values, out = passing.values[layer][head].float(), passing.out[layer, head, row]
+    rows = tail.index[layer][head]
+    values, out = passing.values[layer][head], passing.out[layer, head, row]
     weights = passing.weights[layer][head, row].float()
     if leave_one_out:
         weights = weights / weights.sum()
-        out = weights @ values
+        out = weights @ values.float()
         weights = weights / (1 - weights).clamp(min=LEAST_REST)
-    terms = (values - out).square().sum(-1) * weights.square() * standing.evicts[layer, head, 0, : len(weights)]
+    evicts = tail.evicts.view(-1, BLOCK)[tail.heads == layer * passing.out.shape[1] + head].flatten()
+    terms = (values[rows].float() - out).square().sum(-1) * weights[rows].square() * evicts
     return terms.sum(), terms.amax()
