@@ -53,15 +53,13 @@ def calibrate(
     data: Annotated[Path | None, typer.Option(help="A folder of tasks with rows.", show_default="none")] = None,
     length: Annotated[
         int | None,
-        typer.Option(
-            help="Tokens of a generated prompt.", min=1, show_default="1024; entroprefill 2048, 1536 and 3072 in turn"
-        ),
+        typer.Option(help="Tokens of a generated prompt.", min=1, show_default="1024; entroprefill 1536 to 6144"),
     ] = None,
     num_prompts: Annotated[
         int | None,
         typer.Option(
-            help="Prompts to fit on, at least two a task; with entroprefill as many are held out.",
-            show_default="32; entroprefill 80",
+            help="Prompts to fit on, at least two a task; with entroprefill four more of each are reported.",
+            show_default="32; entroprefill 189",
         ),
     ] = None,
     seed: Annotated[
@@ -79,14 +77,14 @@ def calibrate(
         float | None,
         typer.Option(
             help="With entroprefill: the share of the prefill to be saved on needles, above 0 to 1.",
-            show_default="0.27",
+            show_default="0.25",
         ),
     ] = None,
     rate: Annotated[
         float | None,
         typer.Option(
             help="With entroprefill: in so many of the prompts that prune all evidence has to survive, above 0 to 1.",
-            show_default="0.97",
+            show_default="0.95",
         ),
     ] = None,
     tables: Annotated[

@@ -18,6 +18,7 @@ GROUPS = {"all": "all", "needles": "needles", "questions": "other tasks"}
 PARTS = {
     "cross_validated": "each task without it",
     "fit": "the tasks fitted on",
+    "other_items": "other items of these",
     "held_out": "held-out tasks",
 }
 
@@ -37,8 +38,8 @@ def describe_settings(calibrated: Calibrated) -> Iterator[RenderableType]:
     yield _summary(record)
     yield Text(
         "Survives: of the prompts that prune, those that keep every chunk with evidence; at least: its lower bound, "
-        f"one-sided at {record['level']:.0%}. Saving: of the prefill's token-layers, a bypass counted as 0. Held-out "
-        "tasks chose nothing.\n"
+        f"one-sided at {record['level']:.0%}. Saving: of the prefill's token-layers, a bypass counted as 0. Other "
+        "items and held-out tasks chose nothing.\n"
     )
     yield _by_task(record)
 
@@ -54,7 +55,11 @@ def _summary(record: dict[str, Any]) -> Table:
 
 def _by_task(record: dict[str, Any]) -> Table:
     table = _start("task", "")
-    for part, says in (("cross_validated", "left out once"), ("held_out", "held out")):
+    for part, says in (
+        ("cross_validated", "left out once"),
+        ("other_items", "other items"),
+        ("held_out", "held out"),
+    ):
         for task, found in record[part]["tasks"].items():
             table.add_row(Text(task), Text(says), *_cells(found))
     return table

@@ -61,7 +61,8 @@ def _describe_prompt(found: Explanation) -> list[tuple[str, str]]:
         ("asked", f"{found.least:,} tokens at least; the scan stops at {found.target:,}"),
         ("query", f"positions {begin} to {end - 1}; {len(found.observers)} of them propose"),
         ("settings", f"preset {settings['preset']}, order {settings['order']}, {settings['mass']} mass, tolerance "
-         f"{settings['tolerance']}, min_chunks {settings['min_chunks']}, audit {settings['audit']} at "
+         f"{settings['tolerance']}, lift_at_most {settings['lift_at_most']}, min_chunks {settings['min_chunks']}, "
+         f"audit {settings['audit']} at "
          f"{settings['audit_tolerance']}"),
     ]  # fmt: skip
     if found.acted is None:
@@ -137,11 +138,12 @@ def _list_attention(shown: LayerShown, encoding: str, width: int) -> RenderableT
 
 
 def _list_constraints(shown: LayerShown) -> RenderableType:
-    table = make_table("#", "order", "share", "left over", "at", texts=("outcome",))
+    table = make_table("#", "order", "lift", "share", "left over", "at", texts=("outcome",))
     for each in shown.chunks:
         table.add_row(
             str(each.chunk),
             "-" if each.place is None else str(each.place),
+            write_number(each.row_lift),
             write_number(each.largest_share),
             write_number(each.slack),
             _place(each.blocking_head, each.blocking_position),
@@ -149,8 +151,9 @@ def _list_constraints(shown: LayerShown) -> RenderableType:
         )
     return with_note(
         table,
-        "share: the largest row mass in units of its tolerance; left over: of the tightest row's tolerance, if this "
-        "chunk left as well; at: head and position of that row",
+        "lift: the most that a constraint row looks at it, 1 is an even share; share: the largest row mass in units of "
+        "its tolerance; left over: of the tightest row's tolerance, if this chunk left as well; at: head and position "
+        "of that row",
     )
 
 

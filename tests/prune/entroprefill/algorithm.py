@@ -86,9 +86,27 @@ def slow_decide(
     }[settings.order]
     order = sorted(range(count), key=lambda i: (round(keys[i], 12), -sizes[i], i))
     limits, kept = [settings.tolerance] * len(table), min(settings.min_chunks, count)
+    row_lifts = []
+    for head in heads:
+        for position in observers:
+            each = slow_masses(rows[head, position], spans)
+            shares = [mass / fsum(each) for mass in each] if fsum(each) else [1.0] * count
+            row_lifts.append([share * sum(sizes) / size for share, size in zip(shares, sizes, strict=True)])
+    free = [i for i in range(count) if max(row[i] for row in row_lifts) <= settings.lift_at_most]
+    order = [i for i in order if i in free]
     gone = slow_scan(table, limits, sizes, kept, target, order)
-    saving, optimum = sum(sizes[i] for i in gone), slow_optimum(table, limits, sizes, kept)
+    saving, optimum = (
+        sum(sizes[i] for i in gone),
+        slow_optimum(
+            [[row[i] for i in free] for row in table],
+            limits,
+            [sizes[i] for i in free],
+            max(0, kept - count + len(free)),
+        ),
+    )
     removed = sorted(prompt.candidates[i] for i in gone)
+    if saving < least <= sum(sizes) and sum(sizes[i] for i in free) < least:
+        return Slow({"not decisive"}, removed, total, saving, optimum)
     if saving < least:
         outcomes = {"target not met"} | ({"target infeasible"} if optimum < least else set())
         return Slow(outcomes, removed, total, saving, optimum)

@@ -214,3 +214,29 @@ def test_prices_of_another_problem_are_refused() -> None:
 def test_a_time_limit_is_positive() -> None:
     with pytest.raises(BadInput, match="time_limit_s is 0"):
         best_bound(screen_of(0, 3, 2), 0.0)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(0, 5))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_barred_chunk_is_as_if_it_were_not_there(seed: int, count: int, rows: int) -> None:
+    whole, rng = screen_of(seed, count, rows), np.random.default_rng(seed)
+    barred = rng.random(count) < 0.4
+    screen, free = replace(whole, barred=barred), ~barred
+    rest = max(0, whole.min_kept - int(barred.sum()))
+    target = min(whole.target, int(whole.sizes[free].sum()))
+    alone = Screen(whole.mass[:, free], whole.tolerance, whole.sizes[free], rest, target)
+    order = rng.permutation(count)
+    place = np.cumsum(free) - 1
+    removal, same = scan(screen, order), scan(alone, place[[number for number in order if free[number]]])
+    assert not removal.removed[barred].any()
+    assert removal.removed[free].tolist() == same.removed.tolist()
+    assert exact(screen, 30.0) == exact(alone, 30.0) == slow_optimum(*lists(alone))
+    found = best_bound(screen, 30.0)
+    assert slow_optimum(*lists(alone)) <= found.value == pytest.approx(lp_value(alone), abs=1e-4)
+    single = upper_bound(screen, row_prices(screen))
+    assert slow_optimum(*lists(alone)) <= single <= upper_bound(alone, row_prices(alone)) + HAIR
+
+
+def test_bars_that_are_not_one_a_chunk() -> None:
+    with pytest.raises(BadInput, match="barred is \\(3,\\); it must be of shape \\(2,\\)"):
+        Screen(np.zeros((1, 2)), np.zeros(1), np.array([4, 4]), 0, 0, np.zeros(3, dtype=bool))

@@ -258,13 +258,12 @@ def test_before_it_is_fitted_there_are_no_settings() -> None:
 def test_what_the_receipt_says_of_it() -> None:
     assert EntroPrefill(keep="50%", tau=2).describe() == {
         "preset": "default",
-        "shortest": 256,
         "profile": "auto",
         "keep": "50%",
         "tau": 2.0,
     }
     shown = EntroPrefill(keep="50%", monitor="2:1+3, 4:all", profile=None).fitted(FACTS).describe()
-    assert set(shown) == {"preset", "shortest", "profile", *PARAMETERS}
+    assert set(shown) == {"preset", "profile", *PARAMETERS}
     assert (shown["monitor"], shown["profile"], shown["keep_at_most"]) == ("2:1+3, 4:0+1+2+3", "none", "50%")
     assert all(isinstance(value, (str, int, float)) for value in shown.values())
 
@@ -272,7 +271,7 @@ def test_what_the_receipt_says_of_it() -> None:
 def test_by_name() -> None:
     assert PLANNERS["entroprefill"] is EntroPrefill
     names = settings_of("entroprefill")
-    assert set(names) == {"preset", "profile", "shortest", *PARAMETERS}
+    assert set(names) == {"preset", "profile", *PARAMETERS}
     planner = make_planner("entroprefill", keep="50%", profile="none", tolerance=0.2, monitor="8:7, 16:all")
     assert planner == EntroPrefill(keep="50%", profile=None, tolerance=0.2, monitor={8: [7], 16: "all"})
     assert make_planner("entroprefill") == EntroPrefill()

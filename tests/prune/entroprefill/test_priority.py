@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import permutations
 
 import numpy as np
@@ -13,7 +14,7 @@ from made_rows import attention, candidates_of, spans_of
 from slow import slow_priorities
 
 from fewer import BadInput
-from fewer.prune.entroprefill.priority import ORDERINGS, Priorities, order_chunks, prioritise
+from fewer.prune.entroprefill.priority import ORDERINGS, Priorities, largest_lifts, order_chunks, prioritise
 from tolerances import FP64
 
 SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=8)
@@ -184,3 +185,29 @@ def test_an_unknown_ordering_is_named() -> None:
 def test_bad_settings_are_named(eps_s: float, lam: float, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         prioritise(attention(0, 12), candidates_of(3), eps_s, lam)
+
+
+@given(SIZES, st.integers(1, 5), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_the_largest_lift_is_that_of_plain_loops(sizes: list[int], num_rows: int, seed: int) -> None:
+    mass = np.random.default_rng(seed).dirichlet(np.full(len(sizes), 0.5), num_rows) * 0.3
+    total = sum(sizes)
+    expected = [
+        max(float(row[i]) / math.fsum(row) * total / size for row in mass.tolist()) for i, size in enumerate(sizes)
+    ]
+    found = largest_lifts(mass, np.array(sizes))
+    np.testing.assert_allclose(found, expected, rtol=FP64)
+    assert float(found @ np.array(sizes)) >= total * (1 - FP64)  # of one row they average 1, so of the largest more
+    scaled = mass * np.random.default_rng(seed).uniform(0.1, 3.0, (num_rows, 1))
+    np.testing.assert_allclose(largest_lifts(scaled, np.array(sizes)), found, rtol=FP64)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    np.testing.assert_allclose(largest_lifts(mass[:, order], np.array(sizes)[order]), found[order], rtol=FP64)
+
+
+def test_lifts_of_an_even_spread_of_an_empty_row_and_of_no_row() -> None:
+    sizes = np.array([5, 10, 25])
+    np.testing.assert_allclose(largest_lifts(np.array([[0.05, 0.1, 0.25]]), sizes), 1.0)
+    np.testing.assert_allclose(largest_lifts(np.zeros((1, 3)), sizes), [8.0, 4.0, 1.6])
+    assert largest_lifts(np.zeros((0, 3)), sizes).tolist() == [0.0, 0.0, 0.0]
+    assert largest_lifts(np.zeros((2, 0)), np.zeros(0, dtype=np.int64)).tolist() == []
+    assert largest_lifts(np.array([[0.2]]), np.array([7])).tolist() == [1.0]

@@ -52,6 +52,9 @@ def test_accepted() -> None:
         "removed_chunks": 2,
         "removed_mass": 0.15,
         "largest_row_loss": 0.15,
+        "open_tokens": 40,
+        "largest_lift": 0.1 / 0.65 * 4,
+        "lift_at_most": 1e6,
         "tolerance": 0.2,
         "envelope": 1.0,
         "dual_bound": 22.5,  # a fractional knapsack: chunks 0 and 2 whole, and a quarter of chunk 3
@@ -147,6 +150,23 @@ def test_with_tolerances_of_zero_only_what_nobody_looks_at_leaves() -> None:
     rows[1, 0, PROMPT.chunks[1].start] = 1e-12  # not an observer's row
     assert judge(PROMPT, rows, tolerance=0.0, audit_tolerance=0.0, observers=1).outcome == "audit"
     assert judge(PROMPT, rows, tolerance=0.0, audit_tolerance=0.0, keep_at_most="70%").outcome == "target infeasible"
+
+
+def test_not_decisive() -> None:
+    rows = spread(PROMPT, *SHARES)  # 4/13, 24/13, 8/13 and 16/13 of an even share
+    changes = {"mass": "absolute", "tolerance": 0.9, "audit_tolerance": 0.9, "keep": "30%", "keep_at_most": "65%"}
+    refused = judge(PROMPT, rows, lift_at_most=8 / 13 - 1e-9, **changes)
+    assert refused.outcome == "not decisive"
+    assert refused.audit is None
+    expected = {"open_tokens": 10, "candidate_tokens": 40, "least": 18, "saving": 10, "largest_lift": 4 / 13}
+    assert {name: refused.numbers[name] for name in expected} == pytest.approx(expected)
+    assert refused.numbers["dual_bound"] == pytest.approx(10)
+    words = "10 of 40 tokens are in chunks that every row gives at most 0.615385 times an even share, asked for 18"
+    assert refused.says == words
+    passed = judge(PROMPT, rows, lift_at_most=8 / 13 + 1e-9, **changes)
+    assert (passed.outcome, passed.numbers["saving"], passed.numbers["open_tokens"]) == ("accepted", 20, 20)
+    assert passed.numbers["largest_lift"] == pytest.approx(8 / 13)
+    assert judge(PROMPT, rows, lift_at_most=1e6, **changes).numbers["saving"] == 30
 
 
 def test_target_infeasible() -> None:

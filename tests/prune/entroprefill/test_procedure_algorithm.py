@@ -94,6 +94,7 @@ def cases(draw: st.DrawFn) -> tuple[Situation, Tensor, tuple[int, ...]]:
         "observers": draw(st.integers(1, 10)),
         "choose_observers": draw(st.sampled_from(["suffix", "sample"])),
         "min_chunks": draw(st.integers(0, 3)),
+        "lift_at_most": draw(st.sampled_from([0.3, 0.8, 1.0, 1.5, 1e6])),
         "tau": draw(st.sampled_from([0.05, 1.0, 20.0])),
         "zeta": draw(st.sampled_from([0.01, 0.1, 1.0])),
         "document_min": draw(st.sampled_from([1e-9, 0.4, 0.8])),

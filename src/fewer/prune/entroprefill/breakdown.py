@@ -18,7 +18,9 @@ from fewer.prune.entroprefill.situation import Situation
 
 __all__ = ["AuditShown", "Bounds", "ChunkLine", "list_chunks", "show_audit", "weigh_bounds"]
 
-Fate = Literal["removed", "does not fit", "target met before", "min_chunks must stay", "no proposal"]
+Fate = Literal[
+    "removed", "over lift_at_most", "does not fit", "target met before", "min_chunks must stay", "no proposal"
+]
 
 _MOST_EXACT = 64  # chunks for which the exact optimum is looked for
 _EXACT_S = 2.0
@@ -39,6 +41,7 @@ class ChunkLine:
     lift: float | None  # ell_i
     concentration: float | None  # kappa_i
     mass: float | None  # M_i, of the document mass
+    row_lift: float | None  # the largest lift in any constraint row; above lift_at_most it never leaves
     largest_share: float | None  # the largest row mass over that row's tolerance; above 1 it never fits
     heaviest_head: str | None
     heaviest_position: int | None
@@ -116,6 +119,7 @@ def list_chunks(situation: Situation, layer: int, proposal: Proposal) -> tuple[C
                 lift=None if priorities is None else float(priorities.lift[i]),
                 concentration=None if priorities is None else float(priorities.concentration[i]),
                 mass=None if priorities is None else float(priorities.mass[i]),
+                row_lift=None if proposal.lifts is None else float(proposal.lifts[i]),
                 largest_share=share,
                 heaviest_head=heaviest[0],
                 heaviest_position=heaviest[1],
@@ -179,8 +183,7 @@ def _fates(proposal: Proposal, count: int) -> tuple[list[int | None], list[Fate]
         behind = "target met before"
     elif int(removal.removed.sum()) == screen.most_removed:
         behind = "min_chunks must stay"
-    fates: list[Fate] = [
-        "removed" if gone else "does not fit" if place < last else behind
-        for gone, place in zip(removal.removed.tolist(), places.tolist(), strict=True)
-    ]
+    fates: list[Fate] = ["does not fit" if place < last else behind for place in places.tolist()]
+    for i in range(count):
+        fates[i] = "removed" if removal.removed[i] else "over lift_at_most" if screen.barred[i] else fates[i]
     return [place + 1 for place in places.tolist()], fates

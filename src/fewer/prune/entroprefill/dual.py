@@ -56,6 +56,8 @@ class Bound:
 def upper_bound(screen: Screen, prices: Prices) -> float:
     """U(y, t) of (15) in tokens, rounded upwards, so that the rounding of float64 sums cannot make it too small.
 
+    A barred chunk cannot leave and adds nothing.
+
     Raises BadInput where the prices are of another number of rows.
     """
     if prices.rows.shape != screen.tolerance.shape:
@@ -64,7 +66,7 @@ def upper_bound(screen: Screen, prices: Prices) -> float:
     with np.errstate(over="ignore", under="ignore"):  # an infinite bound is a bound, and a lost denormal no token
         capacity = float(prices.rows @ screen.tolerance) + prices.count * screen.most_removed
         cost = prices.rows @ screen.mass + prices.count
-        gain = np.maximum(0.0, screen.sizes - cost * (1.0 - hair)).sum()
+        gain = np.where(screen.barred, 0.0, np.maximum(0.0, screen.sizes - cost * (1.0 - hair))).sum()
         return float((capacity + gain) * (1.0 + hair))
 
 
@@ -84,7 +86,7 @@ def lp_prices(screen: Screen, time_limit_s: float) -> Prices | None:
     check_number("time_limit_s", time_limit_s, float, 0.0, None, "Give it a second.", open_low=True)
     strict = screen.tolerance == 0.0
     rows = _dearest(screen)
-    allowed = ~(screen.mass[strict] > 0).any(axis=0)
+    allowed = ~(screen.mass[strict] > 0).any(axis=0) & ~screen.barred
     if not allowed.any():
         return Prices(rows, 0.0, "lp")
     table = np.vstack([screen.shares[~strict][:, allowed], np.ones(int(allowed.sum()))])
@@ -101,24 +103,26 @@ def lp_prices(screen: Screen, time_limit_s: float) -> Prices | None:
 
 def row_prices(screen: Screen) -> Prices:
     """The best prices on one constraint alone, in closed form: each row is a fractional knapsack, and so is the count.
+    Barred chunks are in no knapsack.
 
     A knapsack's price is what its last chunk, in the order of tokens for mass, brings; 0 where everything fits.
     """
-    sizes, num_rows = screen.sizes.astype(np.float64), len(screen.mass)
-    worth = np.full(screen.mass.shape, _DEAREST)
+    mass, sizes = screen.mass[:, ~screen.barred], screen.sizes[~screen.barred].astype(np.float64)
+    num_rows = len(mass)
+    worth = np.full(mass.shape, _DEAREST)
     with np.errstate(over="ignore"):
-        np.divide(sizes, screen.mass, out=worth, where=screen.mass > 0)
+        np.divide(sizes, mass, out=worth, where=mass > 0)
     np.minimum(worth, _DEAREST, out=worth)
     order = np.argsort(-worth, axis=1, kind="stable")
-    filled = np.cumsum(np.take_along_axis(screen.mass, order, axis=1), axis=1)
+    filled = np.cumsum(np.take_along_axis(mass, order, axis=1), axis=1)
     fits = (filled <= screen.tolerance[:, None]).sum(axis=1)  # chunks that fit whole; the next is cut
     padded = np.hstack([np.take_along_axis(worth, order, axis=1), np.zeros((num_rows, 1))])
     price = padded[np.arange(num_rows), fits]
     with np.errstate(over="ignore"):
-        bounds = price * screen.tolerance + np.maximum(0.0, sizes - price[:, None] * screen.mass).sum(axis=1)
-    descending = np.append(np.sort(sizes)[::-1], 0.0)
-    if descending[: screen.most_removed].sum() <= bounds.min(initial=np.inf):
-        return Prices(np.zeros(num_rows), float(descending[screen.most_removed]), "single row")
+        bounds = price * screen.tolerance + np.maximum(0.0, sizes - price[:, None] * mass).sum(axis=1)
+    descending, most = np.append(np.sort(sizes)[::-1], 0.0), min(screen.most_removed, len(sizes))
+    if descending[:most].sum() <= bounds.min(initial=np.inf):
+        return Prices(np.zeros(num_rows), float(descending[most]), "single row")
     best = np.arange(num_rows) == bounds.argmin()
     return Prices(np.where(best, price, 0.0), 0.0, "single row")
 

@@ -24,7 +24,6 @@ from fewer.prune.entroprefill.settings import (
     Settings,
     check_setting,
     check_together,
-    plain_number,
 )
 from fewer.prune.entroprefill.situation import Situation, why_not
 from fewer.types import Decision, Keep, Look, Looked, ModelFacts, Observation, Plan, Prompt
@@ -40,8 +39,7 @@ class EntroPrefill:
     absolute tolerances on every head (`settings.PAPER` says where it is not as printed). profile: a calibration file,
     `auto` for the one that comes with the package for this model, or None. Every other setting overrides the preset's;
     `settings.PARAMETERS` has symbols, units and ranges. keep: of the whole prompt; the scan stops there. keep_at_most:
-    where more would have to stay, nothing is pruned (None: as keep, where keep is given). Prompts below `shortest`
-    tokens are computed whole.
+    where more would have to stay, nothing is pruned (None: as keep, where keep is given).
 
     What is removed is gone, in the layers below as well. What holds is what the receipt's decision says about the
     query's rows and the watched heads: exactly, or, where audit positions are drawn, by Theorem 5.1. It says nothing
@@ -52,7 +50,7 @@ class EntroPrefill:
     keep_at_most: int | float | str | Keep | None = None
     preset: Literal["default", "paper", "general"] = "default"
     profile: Literal["auto"] | str | Path | Calibrated | None = "auto"
-    shortest: int = 256
+    shortest: int | None = None
     monitor: Any = None
     observers: int | None = None
     choose_observers: Literal["suffix", "sample"] | None = None
@@ -68,6 +66,7 @@ class EntroPrefill:
     mass: Literal["absolute", "document"] | None = None
     tolerance: float | None = None
     min_chunks: int | None = None
+    lift_at_most: float | None = None
     audit: Literal["auto", "exact", "hoeffding", "off"] | None = None
     audit_tolerance: float | None = None
     audit_draws: int | None = None
@@ -91,9 +90,6 @@ class EntroPrefill:
             raise bad("profile", self.profile, "auto, None, a file or a Calibrated", "Leave it out for auto.")
         if self.preset != "default" and self.profile not in ("auto", None):
             raise bad("profile", str(self.profile), f"left out with preset {self.preset}", "It is for the default.")
-        object.__setattr__(self, "shortest", plain_number(self.shortest))
-        if type(self.shortest) is not int or self.shortest < 0:
-            raise bad("shortest", self.shortest, "a whole number of at least 0", "Use 0 for prompts of any length.")
         for name in PARAMETERS:
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, check_setting(name, value))
@@ -171,7 +167,7 @@ class EntroPrefill:
 
     def declines(self, prompt: Prompt) -> str | None:
         """Why nothing is asked about this prompt, if so."""
-        if len(prompt) < self.shortest:
+        if len(prompt) < (self.shortest or 0):
             return f"the prompt has {len(prompt)} tokens, fewer than shortest asks for ({self.shortest})"
         if (why := why_not(prompt, self.min_chunks or 0)) is None and isinstance(self.keep, Keep):
             why = "the budget covers every token" if self.keep.count(len(prompt)) == len(prompt) else None
@@ -252,7 +248,7 @@ class EntroPrefill:
 
     def describe(self) -> dict[str, str | int | float | None]:
         """The settings, for the receipt."""
-        shown: dict[str, str | int | float | None] = {"preset": self.preset, "shortest": self.shortest}
+        shown: dict[str, str | int | float | None] = {"preset": self.preset}
         shown["profile"] = self.profile.title if isinstance(self.profile, Calibrated) else str(self.profile or "none")
         for name in PARAMETERS:
             value = getattr(self, name)

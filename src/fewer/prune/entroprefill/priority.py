@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewer.errors import bad
+from fewer.prune.entroprefill.audit import document_shares
 from fewer.prune.entroprefill.chunks import Candidates
 from fewer.types.number import check_number
 
-__all__ = ["ORDERINGS", "Priorities", "order_chunks", "prioritise"]
+__all__ = ["ORDERINGS", "Priorities", "largest_lifts", "order_chunks", "prioritise"]
 
 ORDERINGS = ("entropy", "mass", "row")
 
@@ -63,6 +64,19 @@ def prioritise(mu: Tensor, candidates: Candidates, eps_s: float, lam: float) -> 
     concentration = np.clip((sizes * moment - 1.0) / np.maximum(1.0, sizes - 1.0), 0.0, 1.0)
     concentration[sizes == 1] = 0.0
     return Priorities(total, mass, lift, concentration, np.log(lift) + lam * concentration)
+
+
+def largest_lifts(mass: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each candidate the largest lift in any constraint row, [k]: the chunk's part of the row's mass on all
+    candidates against its part of their tokens, unsmoothed. `mass` is [a, k] and `sizes` [k] tokens.
+
+    An even spread is 1 everywhere; of one row, the lifts weighted by tokens average 1. Scaling a row changes nothing. A
+    row that looks at no candidate says nothing of any: each of its shares counts as 1, and each lift is N / |C_i|.
+    Without rows all are 0. Not in the paper, whose ell_i (9) is of the pooled measure.
+    """
+    even = sizes / max(1, int(sizes.sum()))
+    lifts: NDArray[np.float64] = (document_shares(mass) / even).max(axis=0, initial=0.0)
+    return lifts
 
 
 def order_chunks(

@@ -24,7 +24,7 @@ from fewer.prune.entroprefill.envelope import all_rows_bound
 from fewer.prune.entroprefill.independence import split_rows
 from fewer.prune.entroprefill.monitor import foreign, split_head
 from fewer.prune.entroprefill.pooling import Pooled, pool
-from fewer.prune.entroprefill.priority import Priorities, order_chunks, prioritise
+from fewer.prune.entroprefill.priority import Priorities, largest_lifts, order_chunks, prioritise
 from fewer.prune.entroprefill.screening import Removal, Screen, scan
 from fewer.prune.entroprefill.settings import Settings
 from fewer.prune.entroprefill.situation import Situation
@@ -37,6 +37,7 @@ Outcome = Literal[
     "attention not finite",
     "no residual mass",
     "no document mass",
+    "not decisive",
     "target infeasible",
     "target not met",
     "streak",
@@ -55,6 +56,12 @@ class Proposal:
     order: NDArray[np.intp] | None = None
     screen: Screen | None = None
     removal: Removal | None = None
+    lifts: NDArray[np.float64] | None = None  # [k] the largest of any constraint row
+
+    @property
+    def open_tokens(self) -> int:
+        """Tokens in chunks within `lift_at_most`."""
+        return 0 if self.screen is None else int(self.screen.sizes[~self.screen.barred].sum())
 
     @property
     def kept(self) -> NDArray[np.bool_] | None:
@@ -88,6 +95,12 @@ class Verdict:
         if "saving" not in numbers:
             return f"{numbers['eligible_heads']:.0f} heads look beyond the sinks"
         least, target = numbers["least"], numbers["target"]
+        if self.outcome == "not decisive":
+            words = (
+                f"{numbers['open_tokens']:.0f} of {numbers['candidate_tokens']:.0f} tokens are in chunks that every "
+            )
+            words += f"row gives at most {numbers['lift_at_most']:g} times an even share"
+            return f"{words}, asked for {least:.0f}"
         words = f"{numbers['saving']:.0f} of {numbers['candidate_tokens']:.0f} tokens "
         words += f"{'left out' if self.outcome == 'accepted' else 'may leave'}, asked for {least:.0f}"
         words += f" to {target:.0f}" if target > least else ""
@@ -120,6 +133,7 @@ def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> 
     if settings.rows == "mean":
         watched = watched.mean(axis=1, keepdims=True)
     mass = watched.reshape(-1, len(candidates))
+    lifts = largest_lifts(mass, candidates.sizes)
     if settings.mass == "document":
         mass = document_shares(mass)
     screen = Screen(
@@ -128,9 +142,10 @@ def propose(situation: Situation, layer: int, rows: Tensor, num_groups: int) -> 
         candidates.sizes,
         min(settings.min_chunks, len(candidates)),
         situation.target,
+        lifts > settings.lift_at_most,
     )
     order = order_chunks(settings.order, priorities, screen.shares, candidates.sizes)
-    return Proposal(None, pooled, priorities, order, screen, scan(screen, order))
+    return Proposal(None, pooled, priorities, order, screen, scan(screen, order), lifts)
 
 
 def decide(
@@ -158,6 +173,8 @@ def decide(
         assert bound is not None
         if proposal.removal.saving < situation.least:
             outcome = "target infeasible" if bound.excludes(situation.least) else "target not met"
+            if proposal.open_tokens < situation.least <= situation.candidates.num_tokens:
+                outcome = "not decisive"
         elif steady and steady["streak"] < settings.streak:
             outcome = "streak"
         else:
@@ -194,7 +211,7 @@ def _describe_streak(numbers: Mapping[str, float]) -> str:
 def _numbers(
     situation: Situation, proposal: Proposal, bound: Bound | None, audited: AuditResult | None
 ) -> dict[str, float]:
-    """For the receipt. Savings and bounds in tokens, masses as shares.
+    """For the receipt. Savings and bounds in tokens, masses as shares; `largest_lift` is that of what leaves.
 
     `envelope` is (12) over all heads of this layer, in absolute mass: of each observer's row, or with rows=mean of each
     head's mean over its observers. Watched heads of earlier layers are not pooled, and it does not bound them.
@@ -210,7 +227,7 @@ def _numbers(
     }
     if proposal.priorities is not None:
         found["document_mass"] = proposal.priorities.document_mass
-    if proposal.removal is not None and proposal.screen is not None:
+    if proposal.removal is not None and proposal.screen is not None and proposal.lifts is not None:
         removal = proposal.removal
         gone = torch.from_numpy(removal.removed)
         removed_mass = float(candidates.mass(pooled.mu).cpu()[gone].sum())
@@ -220,6 +237,9 @@ def _numbers(
             "removed_mass": removed_mass,
             "largest_row_loss": float((proposal.screen.tolerance - removal.slack).max(initial=0.0)),
             "tolerance": situation.settings.tolerance,
+            "open_tokens": proposal.open_tokens,
+            "largest_lift": float(proposal.lifts[removal.removed].max(initial=0.0)),
+            "lift_at_most": situation.settings.lift_at_most,
             "envelope": all_rows_bound(
                 min(1.0, removed_mass), len(pooled.weights), situation.rows_a_head, situation.settings.zeta
             ),

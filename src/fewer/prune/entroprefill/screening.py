@@ -7,7 +7,7 @@ and `k` candidate chunks of `N` tokens. Not covered: rows that are not in the ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
@@ -26,7 +26,8 @@ _LARGEST = 1e9  # a chunk with more of a row than this times its tolerance is as
 class Screen:
     """The constraints and the target. A mass up to 1.001 is rounding and counts as 1. Raises BadInput.
 
-    With no rows every removal meets the row constraints; with target 0 there is nothing to save.
+    With no rows every removal meets the row constraints; with target 0 there is nothing to save. Without `barred`, no
+    chunk has to stay by name.
     """
 
     mass: NDArray[np.float64]  # [a, k] in [0, 1]
@@ -34,6 +35,7 @@ class Screen:
     sizes: NDArray[np.int64]  # [k] tokens, at least 1
     min_kept: int  # m_0: chunks that stay at least, 0..k
     target: int  # tokens to save at least, 0..N
+    barred: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))  # [k] chunks that stay
 
     def __post_init__(self) -> None:
         mass = np.ascontiguousarray(self.mass, dtype=np.float64)
@@ -52,6 +54,12 @@ class Screen:
             )
         if sizes.size and (not np.issubdtype(sizes.dtype, np.integer) or sizes.min() < 1):
             raise bad("sizes", sizes, "whole numbers of at least 1 token", "Leave empty chunks out.")
+        barred = np.asarray(self.barred, dtype=np.bool_)
+        if not barred.size:
+            barred = np.zeros(len(sizes), dtype=np.bool_)
+        if barred.shape != sizes.shape:
+            raise bad("barred", barred.shape, f"of shape {sizes.shape}, one a chunk", "Leave it out to bar none.")
+        object.__setattr__(self, "barred", barred)
         check_number("min_kept", self.min_kept, int, 0, len(sizes), "Use 0 to let every chunk go.")
         check_number("target", self.target, int, 0, int(sizes.sum()), "Use 0 to save nothing.")
         object.__setattr__(self, "mass", np.minimum(mass, 1.0))
@@ -98,7 +106,7 @@ def scan(screen: Screen, order: NDArray[np.intp]) -> Removal:
         if saving >= screen.target or not left:
             break
         after = used + columns[number]
-        if (after <= screen.tolerance).all():
+        if not screen.barred[number] and (after <= screen.tolerance).all():
             used, left = after, left - 1
             removed[number] = True
             saving += int(screen.sizes[number])
@@ -119,7 +127,7 @@ def exact(screen: Screen, time_limit_s: float) -> int | None:
     if not count:
         return 0
     hair = screen.tolerance * (1.0 + 2 * count * np.finfo(np.float64).eps)
-    alone = (screen.mass <= hair[:, None]).all(axis=0)
+    alone = (screen.mass <= hair[:, None]).all(axis=0) & ~screen.barred
     rows = np.where(alone, screen.shares, 0.0)
     limits = [LinearConstraint(np.vstack([rows, np.ones(count)]), ub=[*np.ones(len(rows)), screen.most_removed])]
     while (left := deadline - perf_counter()) > 0:

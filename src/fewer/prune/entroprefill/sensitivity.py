@@ -92,7 +92,7 @@ def smallest_tolerance(screen: Screen, order: NDArray[np.intp], wanted: int, bou
             if saving >= screen.target or not left:
                 break
             after = used + columns[number]
-            needed = float(after.max(initial=0.0))
+            needed = np.inf if screen.barred[number] else float(after.max(initial=0.0))
             if needed <= tolerance:
                 used, left, saving = after, left - 1, saving + sizes[number]
             else:
@@ -140,6 +140,6 @@ def _one_more(screen: Screen, removal: Removal, names: NDArray[np.int64]) -> One
         return None
     used = screen.mass[:, removal.removed].sum(axis=1)
     needed = (used[:, None] + screen.mass).max(axis=0, initial=0.0)
-    needed[removal.removed] = np.inf
+    needed[removal.removed | screen.barred] = np.inf
     chunk = int(needed.argmin())
     return OneMore(int(names[chunk]), float(needed[chunk])) if needed[chunk] <= _HIGHEST else None

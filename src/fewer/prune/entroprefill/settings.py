@@ -63,6 +63,7 @@ PARAMETERS: dict[str, Parameter] = {
     "keep_at_most": Parameter(
         "-", "tokens, or a share, of the prompt", "pruning is refused where more would stay; the paper: keep", kind=Keep
     ),
+    "shortest": Parameter("-", "tokens", "shorter prompts are computed whole", kind=int),
     "monitor": Parameter(
         "L",
         "layers, and heads of them",
@@ -107,6 +108,14 @@ PARAMETERS: dict[str, Parameter] = {
         high=0.999,
     ),
     "min_chunks": Parameter("m_0", "chunks", "so many stay at least", kind=int),
+    "lift_at_most": Parameter(
+        "-",
+        "times an even share",
+        "no chunk leaves that a constraint row looks at more than this: its part of the row's attention to documents "
+        "against its part of their tokens",
+        high=1e6,
+        open_low=True,
+    ),
     "audit": Parameter("-", "", "how the query's rows are checked", choices=("auto", "exact", "hoeffding", "off")),
     "audit_tolerance": Parameter(
         "eps_audit", "share of a row's mass", "what a watched head may lose on average over the query", high=0.999
@@ -129,6 +138,7 @@ class Settings:
 
     keep: Keep
     keep_at_most: Keep
+    shortest: int
     monitor: Monitor
     observers: int
     choose_observers: Literal["suffix", "sample"]
@@ -144,6 +154,7 @@ class Settings:
     mass: Literal["absolute", "document"]
     tolerance: float
     min_chunks: int
+    lift_at_most: float
     audit: Audit
     audit_tolerance: float
     audit_draws: int
@@ -215,6 +226,7 @@ def check_together(given: Mapping[str, Any], values: Mapping[str, Any]) -> None:
 
 
 _SHARED: Mapping[str, Any] = {
+    "shortest": 256,
     "observers": 8,
     "choose_observers": "suffix",
     "rows": "each",
@@ -226,6 +238,7 @@ _SHARED: Mapping[str, Any] = {
     "smoothing": 0.01,
     "concentration": 1.0,
     "min_chunks": 1,
+    "lift_at_most": 1e6,
     "audit": "auto",
     "audit_draws": 64,
     "exact_limit": 64,

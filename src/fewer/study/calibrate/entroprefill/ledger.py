@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -12,20 +11,17 @@ from numpy.typing import NDArray
 from fewer.study.calibrate.entroprefill.rule import (
     AT_MOST,
     GRID,
-    KEEP,
-    MIN_CHUNKS,
-    TOLERANCES,
+    SHORTEST,
     Heads,
     count_least,
     try_rules,
 )
 from fewer.study.calibrate.entroprefill.tables import Table
 
-__all__ = ["RULES", "Ledger", "find_bolder"]
+__all__ = ["RULES", "Ledger"]
 
-RULES = tuple((*scan, share) for scan, share in product(GRID, AT_MOST))
-"""(tolerance, min_chunks, keep, keep_at_most): all rules of one set of heads."""
-_SHAPE = (len(TOLERANCES), len(MIN_CHUNKS), len(KEEP), len(AT_MOST))
+RULES = tuple((*scan, share, shortest) for scan, share, shortest in product(GRID, AT_MOST, SHORTEST))
+"""(tolerance, lift_at_most, min_chunks, keep, keep_at_most, shortest): all rules of one set of heads."""
 
 
 class Ledger:
@@ -37,7 +33,7 @@ class Ledger:
         layers = tables[0].layers.tolist()
         self.heads = [(layer, head) for layer in layers for head in range(tables[0].shares.shape[1])]
         self.alone = np.stack([self._rank(task) for task in self.tasks])  # [tasks, heads]
-        self._sums: dict[Heads, NDArray[np.float64]] = {}  # [3, rules, tasks]: pruned, survived, saving
+        self._sums: dict[Heads, NDArray[np.float32]] = {}  # [3, rules, tasks]: pruned, survived, saving
 
     @property
     def num_rules(self) -> int:
@@ -53,17 +49,19 @@ class Ledger:
         new = [heads for heads in sets if heads not in self._sums]
         if not new:
             return
-        sums = np.zeros((len(new), 3, len(GRID), len(AT_MOST), len(self.tasks)))
+        sums = np.zeros((len(new), 3, len(GRID), len(AT_MOST), len(SHORTEST), len(self.tasks)), dtype=np.float32)
         rest = 1 - np.array([max(layer for layer, _ in heads) for heads in new]) / self.num_layers
         for table in self.tables:
             removed, lost = try_rules(table, new, GRID)
             column = self.tasks.index(table.task)
+            asked = np.array([table.size >= shortest for shortest in SHORTEST])
             for place, share in enumerate(AT_MOST):
                 pruned = removed >= count_least(table, share)
-                sums[:, 0, :, place, column] += pruned
-                sums[:, 1, :, place, column] += pruned & ~lost
-                sums[:, 2, :, place, column] += pruned * removed / table.size * rest[:, None]
-        fits = np.array([[share >= keep for share in AT_MOST] for _, _, keep in GRID])
+                sums[:, 0, :, place, :, column] += pruned[..., None] * asked
+                sums[:, 1, :, place, :, column] += (pruned & ~lost)[..., None] * asked
+                saving = pruned * removed / table.size * rest[:, None]
+                sums[:, 2, :, place, :, column] += saving[..., None] * asked
+        fits = np.array([[share >= keep for share in AT_MOST] for *_, keep in GRID])
         sums[:, :, ~fits] = 0.0  # more would have to stay than may
         for heads, each in zip(new, sums, strict=True):
             self._sums[heads] = each.reshape(3, -1, len(self.tasks))
@@ -72,7 +70,7 @@ class Ledger:
         self, sets: Sequence[Heads], tasks: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """On these tasks, each [sets, rules]: prompts that are pruned, those whose evidence survives, mean saving."""
-        sums = np.stack([self._sums[each][..., tasks].sum(axis=-1) for each in sets])
+        sums = np.stack([self._sums[each][..., tasks].sum(axis=-1, dtype=np.float64) for each in sets])
         chosen = {task for task, wanted in zip(self.tasks, tasks, strict=True) if wanted}
         return sums[:, 0], sums[:, 1], sums[:, 2] / sum(table.task in chosen for table in self.tables)
 
@@ -86,15 +84,3 @@ class Ledger:
                 found += ((shares < lowest) * table.sizes).sum(axis=1) / table.size
         left: NDArray[np.float64] = 1 - np.array([layer for layer, _ in self.heads]) / self.num_layers
         return found * left
-
-
-@cache
-def find_bolder(steps: int) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """By rule: which one is so many steps bolder in everything, and whether its tolerance is on the grid.
-
-    The other settings stop at the grid's end: no fewer chunks can stay than one, and there is no smaller rest.
-    """
-    places = np.stack(np.meshgrid(*(np.arange(size) for size in _SHAPE), indexing="ij")) + steps
-    there = (places[0] < _SHAPE[0]).ravel()
-    bolder = np.ravel_multi_index(tuple(places), _SHAPE, mode="clip").ravel()
-    return bolder, there

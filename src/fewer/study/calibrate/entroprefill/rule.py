@@ -1,7 +1,8 @@
 """What a rule would do on a prompt, from its table: the planner's proposal, scan and audit, for many rules at once.
 
 A rule is one stop with a few heads. Of each head the observers' mean attention to the chunks is one constraint, as a
-share of what the head puts on all chunks. Chunks leave by their largest share first to last, as `order` "row" has it.
+share of what the head puts on all chunks. Chunks leave by their largest share first to last, as `order` "row" has it;
+those that a head looks at too much for their length (`lift_at_most`) stay.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ __all__ = [
     "DOCUMENT_MIN",
     "GRID",
     "KEEP",
+    "LIFTS",
     "MIN_CHUNKS",
+    "SHORTEST",
     "TOLERANCES",
     "Heads",
     "Outcome",
@@ -34,13 +37,17 @@ __all__ = [
 Heads = tuple[tuple[int, int], ...]
 """Of each its layer, from 1, and its number, from 0; ascending."""
 
-TOLERANCES = (0.1, 0.125, 0.15, 0.175, 0.2, 0.225, 0.25, 0.275, 0.3, 0.325, 0.35)
-MIN_CHUNKS = (8, 5, 3, 2, 1)
-KEEP = (0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4)
-AT_MOST = (0.6, 0.65, 0.7, 0.75, 0.8)
-"""keep_at_most: from how small a rest on a removal is accepted. Each of the four runs from careful to bold."""
-GRID = tuple(product(TOLERANCES, MIN_CHUNKS, KEEP))
-"""(tolerance, min_chunks, keep): what a scan depends on, beside the heads."""
+TOLERANCES = (0.25, 0.35, 0.45)
+LIFTS = (0.65, 0.7, 0.75, 0.8, 0.9, 1.0, 1e6)
+"""lift_at_most; the last is no limit."""
+MIN_CHUNKS = (8, 5)
+KEEP = (0.6, 0.5, 0.4, 0.3)
+AT_MOST = (0.6, 0.65, 0.7)
+"""keep_at_most: from how small a rest on a removal is accepted."""
+SHORTEST = (1536, 256)
+"""Tokens of the shortest prompt that is asked about. Each of the six runs from careful to bold."""
+GRID = tuple(product(TOLERANCES, LIFTS, MIN_CHUNKS, KEEP))
+"""(tolerance, lift_at_most, min_chunks, keep): what a scan depends on, beside the heads."""
 AUDIT_ROOM = 0.05
 """What the audit allows over the tolerance: its rows are the whole query's, and each row counts the same."""
 DOCUMENT_MIN = 0.05
@@ -54,9 +61,11 @@ class Rule:
 
     heads: Heads
     tolerance: float
+    lift_at_most: float
     min_chunks: int
     keep: float
     keep_at_most: float
+    shortest: int
 
     @property
     def layer(self) -> int:
@@ -72,8 +81,9 @@ class Rule:
     def describe(self) -> str:
         """In one line."""
         return (
-            f"{self.monitor}, tolerance {self.tolerance:g}, min_chunks {self.min_chunks}, keep {self.keep:.0%}, "
-            f"keep_at_most {self.keep_at_most:.0%}"
+            f"{self.monitor}, tolerance {self.tolerance:g}, lift_at_most {self.lift_at_most:g}, "
+            f"min_chunks {self.min_chunks}, keep {self.keep:.0%}, keep_at_most {self.keep_at_most:.0%}, "
+            f"shortest {self.shortest}"
         )
 
 
@@ -90,9 +100,9 @@ class Outcome:
 
 def judge(table: Table, rule: Rule, num_layers: int) -> Outcome:
     """The outcome of one rule."""
-    grid = [(rule.tolerance, rule.min_chunks, rule.keep)]
+    grid = [(rule.tolerance, rule.lift_at_most, rule.min_chunks, rule.keep)]
     removed, lost = (found[0, 0] for found in try_rules(table, [rule.heads], grid))
-    pruned = bool(removed >= count_least(table, rule.keep_at_most))
+    pruned = table.size >= rule.shortest and bool(removed >= count_least(table, rule.keep_at_most))
     gone = int(removed) if pruned else 0
     saving = (1 - rule.layer / num_layers) * gone / table.size
     return Outcome(table.task, pruned, not (pruned and bool(lost)), saving, gone / int(table.sizes.sum()))
@@ -104,7 +114,7 @@ def count_least(table: Table, keep_at_most: float) -> int:
 
 
 def try_rules(
-    table: Table, sets: Sequence[Heads], grid: Sequence[tuple[float, int, float]]
+    table: Table, sets: Sequence[Heads], grid: Sequence[tuple[float, float, int, float]]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Tokens removed and whether evidence is among them, [sets, grid]; nothing where the layer or the audit refuses.
 
@@ -118,8 +128,8 @@ def try_rules(
     passed_over = table.document_mass[rows.max(axis=1)] < DOCUMENT_MIN
     removed = np.zeros((len(sets), len(grid)), dtype=np.int64)
     lost = np.zeros((len(sets), len(grid)), dtype=np.bool_)
-    for tolerance in sorted({each for each, _, _ in grid}):
-        places = [place for place, (each, _, _) in enumerate(grid) if each == tolerance]
+    for tolerance in sorted({each for each, *_ in grid}):
+        places = [place for place, (each, *_) in enumerate(grid) if each == tolerance]
         limits = [grid[place][1:] for place in places]
         removed[:, places], lost[:, places] = _scan(table, shares, audited, tolerance, limits)
     removed[passed_over], lost[passed_over] = 0, False
@@ -131,16 +141,18 @@ def _scan(
     shares: NDArray[np.float64],
     audited: NDArray[np.float64],
     tolerance: float,
-    limits: Sequence[tuple[int, float]],
+    limits: Sequence[tuple[float, int, float]],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """One pass over the chunks at one tolerance: [sets, limits]; limits are (min_chunks, keep)."""
+    """One pass over the chunks at one tolerance: [sets, limits]; limits are (lift_at_most, min_chunks, keep)."""
     num_sets, num_heads, count = shares.shape
     key = np.round((shares / tolerance).max(axis=1), _DECIMALS)
     ties = np.broadcast_to(-table.sizes, key.shape), np.broadcast_to(np.arange(count), key.shape)
     order = np.lexsort((ties[1], ties[0], key), axis=-1)  # [sets, k]
-    room = np.array([count - min(min_chunks, count) for min_chunks, _ in limits])
+    room = np.array([count - min(min_chunks, count) for _, min_chunks, _ in limits])
     total = int(table.sizes.sum())
-    target = np.array([min(total, max(0, table.size - max(1, round(keep * table.size)))) for _, keep in limits])
+    target = np.array([min(total, max(0, table.size - max(1, round(keep * table.size)))) for *_, keep in limits])
+    lifts = (shares / (table.sizes / total)).max(axis=1)  # [sets, k]
+    within = np.array([lift for lift, *_ in limits])
     used = np.zeros((num_sets, len(limits), num_heads))
     audit = np.zeros_like(used)
     saving = np.zeros((num_sets, len(limits)), dtype=np.int64)
@@ -151,6 +163,7 @@ def _scan(
         chunk = order[:, place]
         after = used + shares[every, :, chunk][:, None]
         goes = (after <= tolerance).all(axis=-1) & (saving < target) & (gone < room)
+        goes &= lifts[every, chunk][:, None] <= within
         used = np.where(goes[..., None], after, used)
         audit += goes[..., None] * audited[every, :, chunk][:, None]
         saving += goes * table.sizes[chunk][:, None]

@@ -1,40 +1,39 @@
 """The rule that loses evidence least often while it saves what is asked for, tested by leaving out one task at a time.
 
 A rule that is chosen for its saving stands at the edge of what its own tasks allow, and fails on others. So the saving
-is given, and the choice is by the evidence: of the rules that save enough, first the one that loses it least often,
-then the one that would lose it least often one step of the grid bolder in everything, then two steps; of equals the one
-with fewer heads, then the one that saves more. Tasks that are left out test the choice; where they contradict the rate,
-nothing is chosen. Whether the saving is reached on them is not tested. Nothing here sees a held-out task.
+is given, on needles, and the choice is by the evidence: of the rules that save enough, the one with the fewest losses,
+where a prompt of another task that prunes counts as `PRIOR` of a loss though its evidence survives: tasks that were not
+seen lose it more often than those that were. Of equals the one with fewer heads, then the one that saves more. Tasks
+that are left out test the choice; where they contradict the rate, nothing is chosen. Whether the saving is reached on
+them is not tested. Nothing here sees what is only reported.
 
-The search is exhaustive over the grid, and over heads as far as `POOL` goes: the best heads alone, all pairs of them,
-and the best pairs with a third. It is deterministic.
+The search is exhaustive over the grid, and over heads as far as `POOL` goes: the best heads alone, and each of them
+with every other head of the layers that were looked at. It is deterministic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fewer.study.calibrate.entroprefill.ledger import RULES, Ledger, find_bolder
+from fewer.study.calibrate.entroprefill.ledger import RULES, Ledger
 from fewer.study.calibrate.entroprefill.prompts import NEEDLES
 from fewer.study.calibrate.entroprefill.rule import Heads, Outcome, Rule, judge
 from fewer.study.calibrate.entroprefill.tables import Table
 from fewer.study.stats.proportions import proportion
 
-__all__ = ["LEVEL", "STEPS", "Failed", "Found", "Goal", "search"]
+__all__ = ["LEVEL", "PRIOR", "Failed", "Found", "Goal", "search"]
 
-POOL = 16
-"""Heads that are combined: the best by themselves."""
-EXTENDED = 6
-"""Pairs that are tried with a third head: the best."""
-STEPS = (0, 1, 2)
-"""How many steps bolder a rule is judged at, in this order."""
+POOL = 2
+"""Heads that lead: the best by themselves. Each is tried alone, and with every other head."""
+PRIOR = 0.05
+"""What a prompt outside the needles counts for that prunes."""
 DECIMALS = 9
 """Of the shares that are compared."""
+_SHORT = 1e6  # more than losses can be
 LEVEL = 0.95
 """Of the one-sided test (Clopper and Pearson's) whether tasks that were left out contradict the rate."""
 
@@ -87,18 +86,15 @@ def search(tables: Sequence[Table], num_layers: int, goal: Goal) -> Found | Fail
 def _choose(ledger: Ledger, tasks: NDArray[np.bool_], goal: Goal) -> Rule | None:
     """The best rule on these tasks, or None where none reaches the goal."""
     ranked = np.argsort(-ledger.alone[tasks].sum(axis=0), kind="stable")[:POOL]
-    pool = sorted(ledger.heads[place] for place in ranked.tolist())
-    singles: list[Heads] = [(head,) for head in pool]
-    pairs: list[Heads] = list(combinations(pool, 2))
+    leading = [ledger.heads[place] for place in ranked.tolist()]
+    singles: list[Heads] = [(head,) for head in leading]
+    pairs: list[Heads] = [tuple(sorted((head, more))) for head in leading for more in ledger.heads if more != head]
+    pairs = list(dict.fromkeys(pairs))
     ledger.add(singles)
     ledger.add(pairs)
-    best = sorted(pairs, key=lambda heads: _rank(ledger, [heads], tasks, goal)[0])[:EXTENDED]
-    triples: list[Heads] = [tuple(sorted({*heads, more})) for heads in best for more in pool if more not in heads]
-    triples = list(dict.fromkeys(triples))
-    ledger.add(triples)
-    sets = [*singles, *pairs, *triples]
+    sets = [*singles, *pairs]
     key, number, place = _rank(ledger, sets, tasks, goal)
-    return Rule(sets[number], *RULES[place]) if key[0] <= round(1 - goal.rate, DECIMALS) else None
+    return Rule(sets[number], *RULES[place]) if key[0] < _SHORT else None
 
 
 def _rank(
@@ -106,22 +102,21 @@ def _rank(
 ) -> tuple[tuple[float, ...], int, int]:
     """The best rule of these sets: its key, the smaller the better, and which set and rule it is.
 
-    The key has the share of pruned prompts that lose evidence, as the rule is and as it would be bolder; 2 and more
-    where it does not save enough.
+    The key begins with the losses, `_SHORT` and more where the rule does not save enough or loses evidence too often.
     """
+    needles = _needles(ledger, tasks)
     pruned, survived, _ = ledger.totals(sets, tasks)
-    lost = np.where(pruned > 0, 1 - survived / np.maximum(pruned, 1), 1.0)
-    saving = ledger.totals(sets, _needles(ledger, tasks))[2]
-    keys = []
-    for steps in STEPS:
-        bolder, there = find_bolder(steps)
-        keys.append(np.where(there, lost[:, bolder], 1.0))
+    pruned_needles, _, saving = ledger.totals(sets, needles)
+    losses = pruned - survived
+    score = losses + PRIOR * (pruned - pruned_needles)
+    often = np.round(losses / np.maximum(pruned, 1), DECIMALS) > round(1 - goal.rate, DECIMALS)
+    score = np.where(often | (pruned == 0), _SHORT + losses, score)
     short = np.maximum(0.0, goal.saving - saving)
-    keys[0] = np.where(short > 0, 2 + short, keys[0])
-    count = np.broadcast_to(np.array([len(heads) for heads in sets])[:, None], lost.shape)
-    ordered = [np.round(each, DECIMALS).ravel() for each in (*keys, count, -saving)]
+    score = np.where(short > 0, 2 * _SHORT + short, score)
+    count = np.broadcast_to(np.array([len(heads) for heads in sets])[:, None], losses.shape)
+    ordered = [np.round(each, DECIMALS).ravel() for each in (score, count, -saving)]
     best = int(np.lexsort(ordered[::-1])[0])
-    number, place = divmod(best, lost.shape[1])
+    number, place = divmod(best, losses.shape[1])
     return tuple(float(each[best]) for each in ordered), number, place
 
 

@@ -1,6 +1,6 @@
 """One prefill of a prompt, reduced to what each head looks at by chunk: all that the search needs.
 
-`L` layers down to two thirds of the depth (deeper stops save too little), `H` heads, `k` candidate chunks. Rows are the
+`L` layers down to half of the depth (deeper stops save too little), `H` heads, `k` candidate chunks. Rows are the
 query's; the observers are its last `OBSERVERS`. A table is a few hundred kilobytes, and can be kept in a folder.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["OBSERVERS", "Table", "find_deepest", "tabulate"]
 
 OBSERVERS = 32
 """Rows that propose: the last ones of the query, which is mostly shorter."""
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,8 +84,8 @@ class Tabulator(Watcher):
 
 
 def find_deepest(num_layers: int) -> int:
-    """The deepest layer that is looked at: two thirds of the depth, and never the last layer."""
-    return max(1, min(2 * num_layers // 3, num_layers - 1))
+    """The deepest layer that is looked at: half of the depth, and never the last layer."""
+    return max(1, min(num_layers // 2, num_layers - 1))
 
 
 def tabulate(engine: Engine, asked: Asked, folder: Path | None = None) -> Table:
