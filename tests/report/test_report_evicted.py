@@ -32,6 +32,7 @@ def change(row: dict[str, Any]) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"kv_kept_fraction": 0.25, "kv_most_bytes": 4_000_000, "evict_s": 0.5, "kept_fraction": 1.0}
     found |= {"condition": "stream" if "context" in row["arm"] else "aware", "kv_used_bytes": 900_000}
+    found |= {"supporting_kept": 1.0} | ({"supporting_rows": 0.375} if "systematic" in row["arm"] else {})
     return found | ({"certificate": float(row["unit"])} if "systematic" in row["arm"] else {})
 
 
@@ -65,6 +66,15 @@ def test_the_section_has_every_arm_that_evicts(evicted: Path, tmp_path: Path) ->
     text = (tmp_path / "report.md").read_text()
     assert "Certificates here are estimates from the sampling design" in text
     assert "bounds no error of anything" in text
+
+
+def test_kept_of_the_evidence_is_of_rows_where_an_arm_evicts(evicted: Path, tmp_path: Path) -> None:
+    """All tokens of the prefill reach the last layer, which says nothing of what the cache kept of them."""
+    write_report([evicted], tmp_path, ("csv",))
+    rows = {row["arm"]: row for row in read_sheet(tmp_path / "tables" / "costs.csv") if row["category"] == "synthetic"}
+    assert float(rows[DRAWN]["supporting"]) == 0.375
+    assert rows[BOTH]["supporting"] == rows["snapkv budget=0.25 moment=context"]["supporting"] == ""
+    assert 0 < float(rows["static keep=25%"]["supporting"]) < 1
 
 
 def test_kept_is_of_rows_where_an_arm_evicts(evicted: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fewer.report.revived import _draw, _read, list_revived
+from fewer.report.revived import _draw, _list_bands, _read, list_revived
 from fewer.study.arms import Arm
 
 ARM = Arm("lazy", "lazyllm", settings=(("keep", "2:50%"),))
@@ -66,6 +66,16 @@ def test_the_picture_has_a_line_for_each_stop() -> None:
     (figure,) = _draw([used], "")
     assert [panel.title for panel in figure.panels] == ["lazy"]
     assert "after layer 2" in str(figure.panels[0].marks)
+
+
+def test_bands_of_layers_have_the_same_shares_in_numbers() -> None:
+    used: Any = _read(Rows(), ARM)  # type: ignore[arg-type]
+    table = _list_bands([used], "")
+    assert [[cell.raw[""] if cell.raw.get("") is not None else None for cell in row] for row in table.rows] == [
+        ["lazy", 1, 2, 1.0, 1.0, 1.0, None, None, None, None, 1],
+        ["lazy", 3, 4, 0.5, pytest.approx(0.55), 0.4, None, None, None, None, 1],
+    ]
+    assert [column.title for column in table.columns][1:6] == ["layers from", "to", "prefill", "step 1", "step 2"]
 
 
 def test_arms_that_choose_once_have_no_section() -> None:

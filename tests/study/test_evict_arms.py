@@ -139,7 +139,8 @@ def answered(model_folder: Path) -> tuple[Engine, Item, Study, list[dict[str, An
     engine = Engine.load(str(model_folder), dtype="float32")
     chunks = tuple(Document(chr(97 + number) * 60) for number in range(4))
     wording = Wording("Read:\n", "\n", "\n{question}")
-    item = Item("i", "a", "qa", "c", chunks, "Which one of them is it?", ("red",), "qa_f1", wording, max_tokens=9)
+    asked = "Which one of them is it?"
+    item = Item("i", "a", "qa", "c", chunks, asked, ("red",), "qa_f1", wording, max_tokens=9, supporting=(1, 3))
     content = {"name": "s", "tasks": [{"name": "a"}], "arms": [FULL, *ARMS], "seeds": [5, 6]}
     study = Study.model_validate(content)
     return engine, item, study, Answering(study, engine, list_cells(study), {}).answer(Unit(0, item, 300))
@@ -190,6 +191,20 @@ def test_rows_count_what_stayed(answered: tuple[Engine, Item, Study, list[dict]]
     assert stream * size == pytest.approx(half + size - ends, abs=5 * half**0.5)  # five standard deviations at most
     whole = kept["static + snapkv keep=75% layer=1 budget=100%", 5]
     assert whole == pytest.approx(0.75, abs=0.02)  # nothing was evicted of what pruning left
+
+
+def test_rows_of_the_evidence_are_those_that_the_cache_holds(answered: tuple[Engine, Item, Study, list[dict]]) -> None:
+    for row in answered[3]:
+        receipt = Receipt.model_validate_json(row["receipt"])
+        if row["evict"] == "none":
+            assert (row["supporting_rows"], row["supporting_kept"]) == (None, 1)
+            continue
+        held = sum(sum(receipt.eviction.rows_per_chunk[place]) for place in (1, 3))
+        tokens = sum(receipt.prompt.chunks[place].stop - receipt.prompt.chunks[place].start for place in (1, 3))
+        assert row["supporting_rows"] == held / (tokens * receipt.model.num_layers * receipt.model.num_kv_heads)
+        assert 0 < row["supporting_rows"] < 1 or row["arm"] == "systematic:question budget=100%"
+    by_arm = {row["arm"]: row["supporting_rows"] for row in answered[3]}
+    assert by_arm["systematic:question budget=100%"] == 1
 
 
 def test_rows_say_what_was_done_and_what_cannot_be_certified(answered: tuple[Engine, Item, Study, list[dict]]) -> None:

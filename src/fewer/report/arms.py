@@ -45,9 +45,11 @@ def list_arms(estimates: Estimates, name: str = "") -> Section:
         f"{name}costs",
         "What the arms cost",
         "Computed: token-layers of the prefill over tokens times layers. Kept: tokens that reach the last layer; of "
-        "arms that evict, rows of keys and values held once the prompt was read. Bytes are of keys and values at the "
-        "answer's end. Means over items. The speedup is the geometric mean over items of the full run's seconds to the "
-        "first token over the arm's, where both ran alone. " + HOW,
+        "arms that evict, rows of keys and values held once the prompt was read. Kept of the evidence: tokens of the "
+        "supporting chunks that reach the last layer; of arms that evict, their rows held at the answer's end, over "
+        "those of a full run. Bytes are of keys and values at the answer's end. Means over items. The speedup is the "
+        "geometric mean over items of the full run's seconds to the first token over the arm's, where both ran alone. "
+        + HOW,
         (
             *HEADS,
             Column("n", "n"),
@@ -103,7 +105,8 @@ def _write_costs(estimates: Estimates, category: str, arm: Arm) -> tuple[Cell, .
     log, among = estimates.log, estimates.log.among("category", category)
     held, full = log.values(arm.name, "kv_bytes"), log.values("full", "kv_bytes")
     seconds = log.values(arm.name, "first_token_s", alone=log.timed)
-    supporting = estimates.mean(log.values(arm.name, "supporting_kept"), among, UNIT)
+    evicts = arm.evict != "none"
+    supporting = estimates.mean(log.values(arm.name, "supporting_rows" if evicts else "supporting_kept"), among, UNIT)
     speedup, why = (None, "the reference") if arm.is_full else (None, "it reads another prompt")
     if arm in log.pruned:
         speedup, why = estimates.speedup(arm.name, among)
@@ -116,7 +119,7 @@ def _write_costs(estimates: Estimates, category: str, arm: Arm) -> tuple[Cell, .
         number(_count(log, category, arm)),
         number(mean_of(log.values(arm.name, "computed_fraction"), among), write_share),
         number(mean_of(log.kept(arm.name), among), write_share),
-        estimate(supporting, write_share, "no labelled evidence"),
+        estimate(supporting, write_share, ("not recorded, or " if evicts else "") + "no labelled evidence"),
         number(mean_of(held, among), write_bytes),
         number(share, write_share),
         number(mean_of(seconds, among), write_seconds),

@@ -29,20 +29,23 @@ from fewer.report.number import write_count
 from fewer.report.published import Published
 from fewer.report.ranked import list_ranked, rank_all
 from fewer.report.revived import list_revived
+from fewer.report.sessions import list_sessions
 from fewer.report.tasks import list_tasks
+from fewer.report.traded import find_speedups, list_traded
 from fewer.study.folder import Run
 
 __all__ = ["build"]
 
 
-def build(runs: Sequence[Run], published: Sequence[Published]) -> Document:
-    """The report of one run, or of several with the first as the reference."""
+def build(runs: Sequence[Run], published: Sequence[Published], timed: Run | None = None) -> Document:
+    """The report of one run, or of several with the first as the reference. timed: a run with the arms' seconds."""
     estimates = [Estimates(Log(run)) for run in runs]
+    seconds = None if timed is None else Estimates(Log(timed))
     several = len(runs) > 1
     names = [f"run {number} ({run.folder.resolve().name})" for number, run in enumerate(runs, 1)]
     sections: list[Section] = []
     for number, (one, name) in enumerate(zip(estimates, names, strict=True), 1):
-        mine = _describe(one, f"{number}-" if several else "", published)
+        mine = _describe(one, f"{number}-" if several else "", published, seconds)
         sections += [replace(section, title=f"{name}: {section.title}") if several else section for section in mine]
     if several:
         sections.append(compare_runs(estimates, names))
@@ -62,15 +65,18 @@ def build(runs: Sequence[Run], published: Sequence[Published]) -> Document:
     return cleaned
 
 
-def _describe(estimates: Estimates, name: str, published: Sequence[Published]) -> list[Section]:
+def _describe(
+    estimates: Estimates, name: str, published: Sequence[Published], seconds: Estimates | None
+) -> list[Section]:
     log = estimates.log
     sections = [open_report(log, name)]
     if log.num_rows == 0:
         return sections
     sections.append(list_tasks(estimates, name))
     arms = list_arms(estimates, name)
-    drawn = [*draw_kept(estimates, name), *draw_cost(estimates, name)]
-    sections.append(replace(arms, blocks=(*drawn, *arms.blocks)))
+    elsewhere = find_speedups(log, seconds)
+    drawn = [*draw_kept(estimates, name), *draw_cost(estimates, elsewhere, name)]
+    sections.append(replace(arms, blocks=(*drawn, *arms.blocks, *list_traded(estimates, elsewhere, seconds, name))))
     if log.pruned:
         sections.append(compare_at_equal(estimates, name))
     lengths = list_lengths(estimates, [*draw_heat(estimates, name), *draw_lengths(estimates, name)], name)
@@ -79,6 +85,7 @@ def _describe(estimates: Estimates, name: str, published: Sequence[Published]) -
     sections += [revived] if revived else []
     evicted = list_evicted(estimates, name)
     sections += [evicted] if evicted else []
+    sections += list_sessions(estimates, name)
     decided = list_decided(estimates, name)
     sections += [decided] if decided else []
     margins = list_margins(log, name)

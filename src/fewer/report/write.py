@@ -31,13 +31,15 @@ def write_report(
     out: str | Path,
     formats: Sequence[str] = FORMATS,
     paper_values: Sequence[Published] = PUBLISHED,
+    timed: str | Path | None = None,
 ) -> list[Path]:
     """Write the report of one run, or of several with the first as the reference. Returns the files, sorted.
 
-    `paper_values` are the published numbers to show beside matching arms; () shows none. An earlier report in `out` is
-    replaced; a folder with anything else in it, at any depth, is refused, and so is one whose files were changed since
-    (by the hashes in report.json). Raises BadInput for that, for an unknown format, for a run that cannot be read or is
-    given twice (also as a copy), and StorageError where the disk refuses; then `out` is as it was.
+    `paper_values` are the published numbers to show beside matching arms; () shows none. `timed` is a run whose arms
+    ran alone: its seconds are shown for arms that are defined alike. An earlier report in `out` is replaced; a folder
+    with anything else in it, at any depth, is refused, and so is one whose files were changed since (by the hashes in
+    report.json). Raises BadInput for that, for an unknown format, for a run that cannot be read or is given twice (also
+    as a copy), and StorageError where the disk refuses; then `out` is as it was.
     """
     for name in formats:
         if name not in FORMATS:
@@ -47,7 +49,7 @@ def write_report(
     target = check_target(Path(out))
     read = [read_run(run) for run in runs]
     _refuse_same(read)
-    contents = _render(build(read, paper_values), formats)
+    contents = _render(build(read, paper_values, None if timed is None else read_run(timed)), formats)
     contents[MANIFEST] = list_files(contents)
     put(target, contents)
     return [target / name for name in sorted(contents)]

@@ -17,7 +17,8 @@ from fewer.engine import Answer, Engine, Outcome, Request
 from fewer.errors import PromptTooLong
 from fewer.receipt import Receipt
 from fewer.study.cells import Cell
-from fewer.study.evicted import describe_eviction, left_something_out
+from fewer.study.evicted import describe_eviction, left_something_out, share_supporting
+from fewer.study.evidence import describe_evidence
 from fewer.study.item import Item, lay_out_item
 from fewer.study.metrics import score
 from fewer.study.prepare import Unit
@@ -125,7 +126,8 @@ class Answering:
                 seed=cell.draw_seed(item),
                 logprobs=0 if "margins" in self.study.signals else None,
             )
-            requests.append(Request(prompt, sampling, cell.arm.planner, evict=cell.arm.policy))
+            wanted = "evidence" in self.study.signals
+            requests.append(Request(prompt, sampling, cell.arm.planner, evict=cell.arm.policy, evidence=wanted))
         reference = None
         if "nll" in self.study.signals:
             ending = str(self.engine.tokenizer.decode(prompt.ids[-1:].tolist()))
@@ -150,6 +152,7 @@ class Answering:
             return _nothing("failed", f"{type(error).__name__}: {error}") | {"num_tokens": len(prompt)}
         answer, receipt = outcome.answer, outcome.answer.receipt
         row = _count(prompt, receipt) | describe_eviction(receipt) | _say(item, answer)
+        row |= describe_evidence(answer.evidence)
         if answer.logprobs is not None:
             row |= {
                 "first_margin": receipt.output.first_token_margin,
@@ -159,7 +162,9 @@ class Answering:
         if reference and outcome.reference_logprobs:
             row["nll"] = -sum(outcome.reference_logprobs) / len(outcome.reference_logprobs)
             row["nll_tokens"] = len(outcome.reference_logprobs)
-        row["supporting_kept"] = _supporting_kept(item, receipt, self._count_swallowed(item, receipt))
+        swallowed = self._count_swallowed(item, receipt)
+        row["supporting_kept"] = _supporting_kept(item, receipt, swallowed)
+        row["supporting_rows"] = share_supporting(item, receipt, swallowed)
         return row
 
     def _identify(self, unit: Unit, cell: Cell) -> dict[str, Any]:

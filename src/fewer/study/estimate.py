@@ -4,6 +4,7 @@
     level       the arm's mean outcome over items
     speedup     seconds to the first token, reference over arm: the geometric mean over items of their ratios, so that
                 an item weighs the same whichever arm is the reference and however long it is
+    recompute   what a gate adds at a rate, more than another one or chance (`fewer.study.sessions`)
     auc         how well a signal ranks answers by the outcome, over pairs of answers of the same task, budget and
                 length; pairs across these would be won by knowing which budget or task an answer came from
 
@@ -21,13 +22,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from fewer.study.answers import Answer, ByItem, average
 from fewer.study.eligibility import choose_method
+from fewer.study.finding import Finding, NotEstimable
+from fewer.study.sessions.claims import describe_gated, estimate_gated
+from fewer.study.sessions.doubts import COLUMNS as DOUBTED
+from fewer.study.sessions.legal import asks_of_doubts
 from fewer.study.signals import CERTIFICATES, PREDICTORS
 from fewer.study.spec import Claim, Outcome, Study
-from fewer.study.stats import Interval, auc, geometric_mean_ratio, mean, mean_difference
+from fewer.study.stats import auc, geometric_mean_ratio, mean, mean_difference
 
 __all__ = [
     "COLUMNS",
@@ -42,26 +47,17 @@ __all__ = [
 HIGHER_IS_BETTER = (*PREDICTORS, "computed_fraction", "kept_fraction", "supporting_kept")
 HIGHER_IS_WORSE = ("nll", *CERTIFICATES)
 TIMED = ("ok", "bypassed")  # statuses whose seconds may count
-COLUMNS = (*HIGHER_IS_BETTER, *HIGHER_IS_WORSE, "shared", "first_token_s")
-
-
-class NotEstimable(Exception):
-    """There is no such number in these rows; the message says why, as a part of a sentence."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An interval, what it counts, and what to know about the answers in it."""
-
-    interval: Interval
-    unit: str
-    notes: tuple[str, ...]
+COLUMNS = tuple(dict.fromkeys((*HIGHER_IS_BETTER, *HIGHER_IS_WORSE, "shared", "first_token_s", *DOUBTED)))
 
 
 def estimate_claim(
     study: Study, claim: Claim, arms: dict[str, ByItem], items: Sequence[str], *, resamples: int, seed: int
 ) -> Finding:
     """The claim's number over `items`, of which every arm in it has all answers. Raises NotEstimable."""
+    if asks_of_doubts(claim):
+        finding = estimate_gated(study, claim, arms, items, resamples=resamples, seed=seed)
+        statuses = [note for arm in (claim.arm, *claim.also) for note in _note_statuses(arms, arm, items)]
+        return replace(finding, notes=(*statuses, *finding.notes))
     if claim.kind == "auc":
         return _rank(study, claim, arms, items, resamples=resamples, seed=seed)
     clusters = [arms["full"][item][0].cluster for item in items]
@@ -83,6 +79,8 @@ def estimate_claim(
 
 def describe_quantity(study: Study, claim: Claim) -> str:
     """What is estimated, as a part of a sentence."""
+    if asks_of_doubts(claim):
+        return describe_gated(claim)
     if claim.kind == "difference":
         return f"{claim.outcome} of {claim.arm} minus that of {claim.reference}"
     if claim.kind == "level":

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fewer.receipt import Receipt
+from fewer.study.item import Item
 
-__all__ = ["describe_eviction", "left_something_out"]
+__all__ = ["describe_eviction", "left_something_out", "share_supporting"]
 
 
 def describe_eviction(receipt: Receipt) -> dict[str, Any]:
@@ -26,6 +27,21 @@ def describe_eviction(receipt: Receipt) -> dict[str, Any]:
             "certificate_largest": certificate.largest,
         }
     return row
+
+
+def share_supporting(item: Item, receipt: Receipt, swallowed: int) -> float | None:
+    """Of the rows of the supporting chunks' tokens, all layers and heads, the share held at the answer's end.
+
+    None without eviction, and where no supporting chunk is in the prompt. swallowed: how many of the item's first
+    chunks lie among the sinks, and are not the receipt's.
+    """
+    if receipt.eviction is None or not item.supporting:
+        return None
+    chunks, rows = receipt.prompt.chunks, receipt.eviction.rows_per_chunk
+    places = [i - swallowed for i in item.supporting if 0 <= i - swallowed < len(chunks)]
+    tokens = sum(chunks[place].stop - chunks[place].start for place in places)
+    full = tokens * receipt.model.num_layers * receipt.model.num_kv_heads
+    return sum(sum(rows[place]) for place in places) / full if full else None
 
 
 def left_something_out(receipt: Receipt) -> bool:

@@ -71,11 +71,24 @@ SCHEMA = pa.schema(
         ("kv_bytes_full", _INT),
         ("kv_used_bytes", _INT),  # of kv_bytes: the rows that are there, with what fills up shorter heads
         ("kv_kept_fraction", _FLOAT),  # rows held once the prompt was read, of a full run's; null unless the arm evicts
+        ("supporting_rows", _FLOAT),  # of the supporting chunks' rows, held at the end; null unless the arm evicts
         ("kv_most_bytes", _INT),  # the most held before or after a compression; null where there was none
         ("evict_s", _FLOAT),  # compressing; null unless the arm evicts
         ("certificate", _FLOAT),  # the largest of the first six steps, each a mean over layers and heads; or null
         ("certificate_mean", _FLOAT),  # the mean over all steps
         ("certificate_largest", _FLOAT),  # the largest of all steps
+        ("certificate_median", _FLOAT),  # from here to logprob_min, signals: larger = more doubt; see docs/signals.md
+        ("certificate_clipped", _FLOAT),
+        ("certificate_question", _FLOAT),
+        ("certificate_question_median", _FLOAT),
+        ("certificate_question_clipped", _FLOAT),
+        ("entropy", _FLOAT),
+        ("entropy_question", _FLOAT),
+        ("evicted_mass", _FLOAT),
+        ("boundary_margin", _FLOAT),
+        ("logprob", _FLOAT),
+        ("logprob_min", _FLOAT),
+        ("radii", _TEXT),  # JSON: of question rows and steps, over the heads of each layer; see docs/signals.md
         ("shared", _BOOL),  # the prefill shared layers with other arms: prefill_s is a sum of measured parts
         ("batch_mates", _INT),  # others in the same steps, at most; they slow its decoding
         ("prefill_s", _FLOAT),
@@ -101,11 +114,24 @@ SCHEMA = pa.schema(
 LATER = (
     "kv_used_bytes",
     "kv_kept_fraction",
+    "supporting_rows",
     "kv_most_bytes",
     "evict_s",
     "certificate",
     "certificate_mean",
     "certificate_largest",
+    "certificate_median",
+    "certificate_clipped",
+    "certificate_question",
+    "certificate_question_median",
+    "certificate_question_clipped",
+    "entropy",
+    "entropy_question",
+    "evicted_mass",
+    "boundary_margin",
+    "logprob",
+    "logprob_min",
+    "radii",
 )
 
 

@@ -1,8 +1,8 @@
 """What can be seen of an answer without knowing the right one, and how it compares with the full run's answer.
 
 All from one request: nothing here runs a model. Margins and log-probabilities are the model's own, in nats, before
-temperature; certificates are relative errors without a unit. Not covered yet: retained-attention entropy, evicted mass
-and the keep-boundary margin of a compressed cache.
+temperature; certificates are relative errors without a unit. Further signals of a compressed cache, where a study asks
+for `evidence`: `fewer.study.evidence`.
 """
 
 from __future__ import annotations

@@ -9,30 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from fewer.errors import BadInput, bad
-from fewer.study.arms import Arm, check_name, expand_arms
+from fewer.study.arms import Arm, expand_arms
+from fewer.study.claim import MEASURED_BY, STRICT, Claim, Count, Name, Real, Signal
 from fewer.study.document import check_plain, read_document
 from fewer.study.files import hash_json
+from fewer.study.sessions.legal import asks_of_doubts, check_study
 from fewer.study.signals import CERTIFICATES
 
 __all__ = ["Claim", "ModelChoice", "Outcome", "SamplingChoice", "Study", "TaskChoice", "load_study"]
 
-STRICT = ConfigDict(extra="forbid", frozen=True, strict=False, allow_inf_nan=False)
-Name = Annotated[str, Field(strict=True), AfterValidator(check_name)]
-Count = Annotated[int, Field(strict=True, ge=1, lt=2**63)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
-Real = Annotated[float, Field(strict=True)]  # whole numbers too, but no booleans and no texts
 Flag = Annotated[bool, Field(strict=True)]
-Signal = Literal["agreement", "margins", "nll"]
-_MEASURED_BY: dict[str, Signal] = {
-    "first_margin": "margins",
-    "min_margin": "margins",
-    "mean_logprob": "margins",
-    "agreement": "agreement",
-    "nll": "nll",
-}  # what a claim may rank answers by, and the entry of `signals` that has it measured
 
 
 class ModelChoice(BaseModel):
@@ -111,46 +101,6 @@ class Outcome(BaseModel):
         )
 
 
-class Claim(BaseModel):
-    """A claim with what would make it true and what would kill it, fixed before the run.
-
-    What is estimated, by `kind`: `difference`, arm minus reference in the outcome, paired by item; `level`, the arm's
-    mean outcome; `speedup`, the reference's seconds to the first token over the arm's; `auc`, how well `signal` ranks
-    the answers that have `outcome`. The claim holds where the interval's lower end is at least `at_least`, and
-    is killed where its upper end is below `kill_below`; otherwise it is undecided.
-    """
-
-    model_config = STRICT
-
-    id: Name
-    statement: Annotated[str, Field(min_length=1)]
-    kind: Literal["difference", "level", "speedup", "auc"]
-    arm: Name
-    reference: Name = "full"
-    tasks: tuple[Name, ...] = ()
-    """The tasks it is about, pooled over items; none is all. Tasks that cannot carry claims are left out and named."""
-    outcome: Name = "score"
-    signal: Name | None = None
-    at_least: Real
-    kill_below: Real
-    level: Annotated[Real, Field(gt=0.5, lt=1)] = 0.95
-    min_clusters: Annotated[Count, Field(ge=2)] = 10
-    """With fewer clusters the claim is undecided, whatever the interval."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Claim:
-        if self.kill_below > self.at_least:
-            legal = f"at most at_least = {self.at_least:g}"
-            raise bad("kill_below", self.kill_below, legal, "A claim cannot hold and be killed at once.")
-        if (self.kind == "auc") != (self.signal is not None):
-            raise bad("signal", self.signal, "given for the kind auc, and only there", "Name a signal of the run.")
-        if self.signal is not None and self.signal not in (known := (*_MEASURED_BY, *CERTIFICATES)):
-            raise bad("signal", self.signal, f"one of {', '.join(known)}", "Name one of the log's columns.")
-        if self.kind == "auc" and self.outcome == "score":
-            raise bad("outcome", self.outcome, "a yes-or-no outcome of the study", "Define one under outcomes.")
-        return self
-
-
 class Study(BaseModel):
     """A whole study. The arm that leaves nothing out and sees the context is the reference, named `full`."""
 
@@ -190,16 +140,19 @@ class Study(BaseModel):
         _refuse_twice("claim", [claim.id for claim in self.claims])
         _refuse_twice("seed", [str(seed) for seed in self.seeds])
         for claim in self.claims:
-            for name in (claim.arm, claim.reference):
+            for name in (claim.arm, claim.reference, *claim.also):
                 if name not in arms:
                     raise bad(f"the arm of claim {claim.id}", name, f"one of {', '.join(sorted(arms))}", "Name an arm.")
             for name in claim.tasks:
                 if name not in tasks:
                     raise bad(f"the task of claim {claim.id}", name, f"one of {', '.join(tasks)}", "Name a task.")
             names = ["score", *(outcome.name for outcome in self.outcomes)]
-            if claim.outcome not in names:
-                raise bad(f"the outcome of claim {claim.id}", claim.outcome, f"one of {', '.join(names)}", "Define it.")
-            if claim.signal is not None:
+            for name in (claim.outcome, *([claim.among] if claim.among else [])):
+                if name not in names:
+                    raise bad(f"the outcome of claim {claim.id}", name, f"one of {', '.join(names)}", "Define it.")
+            if asks_of_doubts(claim):
+                check_study(self, claim)
+            elif claim.signal is not None:
                 self._check_signal(claim, claim.signal)
             if claim.kind == "speedup" and self.share:
                 raise bad(
@@ -217,8 +170,8 @@ class Study(BaseModel):
             if policy is None or policy.certified is None:
                 legal = "left to arms that draw with known probabilities, by hajek, and without certify: false"
                 raise bad(f"the signal of claim {claim.id}", signal, legal, f"{claim.arm} has no certificate.")
-        elif _MEASURED_BY[signal] not in self.signals:
-            legal = f"with {_MEASURED_BY[signal]}, which measures the {signal} of claim {claim.id}"
+        elif MEASURED_BY[signal] not in self.signals:
+            legal = f"with {MEASURED_BY[signal]}, which measures the {signal} of claim {claim.id}"
             raise bad("signals", list(self.signals), legal, "Add it to signals.")
 
     @property

@@ -146,7 +146,9 @@ def _count_cells(
     seen = {item: answers[0].task for by_item in arms.values() for item, answers in by_item.items()}
     known = Counter(seen.values())
     total = sum(max(known[task], (num_items or {}).get(task, 0)) for task in wanted)
-    needed = {"full", claim.arm} | ({claim.reference} if claim.kind in ("difference", "speedup") else set())
+    needed = {"full", claim.arm, *claim.also} | (
+        {claim.reference} if claim.kind in ("difference", "speedup") else set()
+    )
     cells = {(cell.arm.name, cell.seed) for cell in list_cells(study) if cell.arm.name in needed}
     came = sum(
         answer.task in wanted and (arm, answer.seed) in cells

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -38,8 +38,11 @@ def draw_kept(estimates: Estimates, name: str = "") -> list[Figure]:
     return _draw(estimates, f"{name}score-kept", title, caption, axis, place, True, "Scores of the arms")
 
 
-def draw_cost(estimates: Estimates, name: str = "") -> list[Figure]:
-    """Score against the speedup to the first token; against computed work where no speedup can be told."""
+def draw_cost(estimates: Estimates, elsewhere: Mapping[str, Interval], name: str = "") -> list[Figure]:
+    """Score against the speedup to the first token; against computed work where no speedup can be told.
+
+    elsewhere: the speedups of arms that another run timed, by the name that they have here; the work is shown as well.
+    """
     log = estimates.log
     everywhere = np.ones(log.num_items, dtype=bool)
     timed = [arm for arm in log.pruned if estimates.speedup(arm.name, everywhere)[0] is not None]
@@ -60,6 +63,21 @@ def draw_cost(estimates: Estimates, name: str = "") -> list[Figure]:
         title, axis = "Score against speedup", "times faster to the first token"
         return _draw(estimates, f"{name}score-speedup", title, caption, axis, speedup, False, table, notes)
 
+    lent: list[Figure] = []
+    if elsewhere:
+
+        def borrowed(arm: Arm, among: Mask) -> float | None:
+            return elsewhere[arm.name].estimate if arm.name in elsewhere else None
+
+        caption = (
+            "The speedup to the first token is that of the same arm in another run, on other items, as the table names "
+            "it. Bars are 95% intervals of the score, moved sideways where they would lie over each other."
+        )
+        missing = ", ".join(arm.name for arm in log.pruned if arm.name not in elsewhere)
+        notes = (f"Not shown, since the other run did not time them: {missing}.",) if missing else ()
+        title, axis = "Score against speedup", "times faster to the first token"
+        lent = _draw(estimates, f"{name}score-speedup", title, caption, axis, borrowed, False, title, notes)
+
     def work(arm: Arm, among: Mask) -> float | None:
         return mean_of(log.values(arm.name, "computed_fraction"), among)
 
@@ -69,7 +87,7 @@ def draw_cost(estimates: Estimates, name: str = "") -> list[Figure]:
     )
     caption = "In place of the speedup. Bars are 95% intervals, moved sideways where they would lie over each other."
     title, axis = "Score against computed work", "token-layers computed in the prefill"
-    return _draw(estimates, f"{name}score-work", title, caption, axis, work, True, table, (note,))
+    return [*lent, *_draw(estimates, f"{name}score-work", title, caption, axis, work, True, table, (note,))]
 
 
 def _draw(
