@@ -16,7 +16,7 @@ import fewer
 
 SOURCE = Path(fewer.__file__).parent
 GROUND = {"types", "errors", "kv", "aux_cache", "query_log"}
-MIDDLE = {"model", "prune", "evict", "certify", "systems", "prompt"}  # siblings; they never import each other
+MIDDLE = {"model", "prune", "evict", "certify", "decide", "systems", "prompt"}  # siblings; they never import each other
 BELOW_THE_TOP = GROUND | MIDDLE | {"receipt", "engine", "session"}
 MAY_IMPORT = {
     "errors": set(),
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "kv": {"errors", "aux_cache", "query_log"},
     **dict.fromkeys(MIDDLE, GROUND),
     "receipt": {"types", "errors"},
+    "decide": GROUND | {"receipt"},  # attribution reads receipts
     "engine": GROUND | MIDDLE | {"receipt", "fewer.__version__"},
     "session": BELOW_THE_TOP - {"session"},
     **dict.fromkeys(["study", "serve", "scale"], BELOW_THE_TOP | {"fewer.__version__"}),
@@ -152,7 +153,7 @@ def test_every_public_name_exists(name: str) -> None:
 
 
 def test_the_public_names_are_complete() -> None:
-    parts = ["engine", "errors", "evict", "prune", "receipt", "types"]
+    parts = ["decide", "engine", "errors", "evict", "prune", "receipt", "session", "types"]
     homes = {name: getattr(import_module(f"fewer.{part}"), name) for part in parts for name in _classes(part)}
     for name, value in homes.items():
         assert getattr(fewer, name) is value
@@ -165,7 +166,7 @@ def _classes(part: str) -> list[str]:
     module = import_module(f"fewer.{part}")
     names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
     classes = [name for name in names if inspect.isclass(getattr(module, name))]
-    return ["Receipt"] if part == "receipt" else classes
+    return {"decide": ["Gate"], "receipt": ["Receipt"]}.get(part, classes)
 
 
 def test_a_name_that_does_not_exist() -> None:

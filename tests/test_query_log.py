@@ -75,6 +75,18 @@ def test_strided_rows_of_many_steps_stay_spread_and_few() -> None:
     assert held(log) == [1000]
 
 
+@pytest.mark.parametrize(
+    ("parts", "expected"), [((0, 4096), [7, 15, 4095]), ((0, 12, *range(13, 21)), [5, 13, 17, 19])]
+)
+def test_strided_rows_are_even_in_rank(parts: tuple[int, ...], expected: list[int]) -> None:
+    """As docs/eviction.md has it: of one pass every eighth token; of tokens that come singly the newer are denser."""
+    log = QueryLog(Needs("strided", 512 if parts[-1] > 20 else 4), 1)
+    for start, stop in pairwise(parts):
+        read(log, start, stop)
+    rows = held(log)
+    assert (rows if len(rows) == 4 else [*rows[:2], rows[-1]]) == expected
+
+
 def test_a_compression_leaves_a_window() -> None:
     log = QueryLog(Needs("window", 3), 1)
     read(log, 0, 9)

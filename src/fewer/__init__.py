@@ -20,10 +20,12 @@ from fewer.errors import (
 )
 
 if TYPE_CHECKING:
+    from fewer.decide import Gate
     from fewer.engine import Answer, Diagnosis, Engine, Outcome, Request, Score, Stream, TokenLogprob
     from fewer.evict import Budget, Eviction, Method, Policy
-    from fewer.prune import EndsPrune, EntroPrefill, LazyLLM, RandomPrune, StaticPrune
+    from fewer.prune import EndsPrune, EntroPrefill, LazyLLM, LexicalPrune, RandomPrune, StaticPrune
     from fewer.receipt import Receipt
+    from fewer.session import Session
     from fewer.types import (
         CacheView,
         Chunk,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         KnownDesign,
         Look,
         Looked,
+        Meter,
         ModelFacts,
         Needs,
         Observation,
@@ -67,11 +70,14 @@ __all__ = [
     "EntroPrefill",
     "Eviction",
     "FewerError",
+    "Gate",
     "Keep",
     "KnownDesign",
     "LazyLLM",
+    "LexicalPrune",
     "Look",
     "Looked",
+    "Meter",
     "Method",
     "ModelError",
     "ModelFacts",
@@ -92,6 +98,7 @@ __all__ = [
     "Sampling",
     "Score",
     "Selection",
+    "Session",
     "StaticPrune",
     "StepPlanner",
     "StorageError",
@@ -103,10 +110,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "fewer.decide": ("Gate",),
     "fewer.engine": ("Answer", "Diagnosis", "Engine", "Outcome", "Request", "Score", "Stream", "TokenLogprob"),
     "fewer.evict": ("Budget", "Eviction", "Method", "Policy"),
-    "fewer.prune": ("EndsPrune", "EntroPrefill", "LazyLLM", "RandomPrune", "StaticPrune"),
+    "fewer.prune": ("EndsPrune", "EntroPrefill", "LazyLLM", "LexicalPrune", "RandomPrune", "StaticPrune"),
     "fewer.receipt": ("Receipt",),
+    "fewer.session": ("Session",),
     "fewer.types": (
         "CacheView",
         "Chunk",
@@ -117,6 +126,7 @@ _HOMES = {
         "KnownDesign",
         "Look",
         "Looked",
+        "Meter",
         "ModelFacts",
         "Needs",
         "Observation",

@@ -201,7 +201,7 @@ def test_ctrl_c_before_the_first_token(ask, monkeypatch, place):
 
 
 def test_every_option_says_its_default_and_is_in_the_help(run):
-    text = run("ask --help", env={"COLUMNS": "200"}).stdout
+    text = "".join(run(f"{command} --help", env={"COLUMNS": "200"}).stdout for command in ("ask", "chat", "why"))
     for name, info in vars(options).items():
         if not name.startswith("_") and getattr(info, "__metadata__", None):
             assert info.__metadata__[0].help[:40] in text, name

@@ -92,6 +92,18 @@ def test_pruned_and_evicted_with_settings_of_each(ask, long):
         ("--budget 25%", "--budget is '25%', but nothing is evicted. Add --evict (a policy such as snapkv or"),
         ("--budget 25%", "or leave --budget out."),
         ("--set evict.window=3", "--set evict.window is 3, but nothing is evicted."),
+        (
+            "--set window=3",
+            "--set window is 3, but nothing is evicted. It is a setting of --evict snapkv: write --evict snapkv "
+            "--budget 25% --set window=3, or leave --set window out.",
+        ),
+        ("--set pool=mean", "It is a setting of --evict snapkv or question: write --evict snapkv --budget 25% --set"),
+        ("--set floor=0.1", "poisson:SCORE, systematic:SCORE, pivotal:SCORE or conditional-poisson:SCORE: write"),
+        ("--set floor=0.1", "write --evict poisson:question --budget 25% --set floor=0.1, or leave"),
+        ("--set every=none", "It is a setting of --evict, whatever the score: write --evict pivotal:question --budget"),
+        ("--set every=none", "--set every=none, or leave --set every out."),
+        ("--evict question --budget 25% --set window=3", "size, moment, every, block, delta, certify, radius"),
+        ("--evict question --budget 25% --set window=3", "It is a setting of snapkv."),
         ("--evict snapkv --budget 25% --set prune.layer=3", "--set prune.layer is 3, but nothing is pruned."),
         ("--evict snapkv --budget 25% --keep 30%", "--keep is '30%', but nothing is pruned."),
         ("--prune static --keep 9 --budget 25%", "--budget is '25%', but nothing is evicted."),

@@ -39,7 +39,7 @@ BAD = {
     "split of 0": (["Q", "--split", "0"], ["'0'", "at least 1"]),
     "unknown prune": (
         ["Q", "--prune", "best", "--keep", "9"],
-        ["'best'", "--prune is", "none, ends, entroprefill, lazyllm, random, static", "Leave it out"],
+        ["'best'", "--prune is", "none, ends, entroprefill, lazyllm, lexical, random, static", "Leave it out"],
     ),
     "prune without keep": (["Q", "--prune", "ends"], ["--prune is 'ends'", "--keep 25%", "leave --prune out"]),
     "keep without prune": (["Q", "--keep", "9"], ["--keep is '9'", "--prune"]),

@@ -93,7 +93,13 @@ def test_none_is_no_limit(ask, long):
     ("options", "message"),
     [
         ("--set shortest=0", "--set shortest is 0, but nothing is pruned."),
+        (
+            "--set shortest=0",
+            "It is a setting of --prune lazyllm or entroprefill: write --prune lazyllm --set shortest",
+        ),
         ("--set shortest=0", "or leave --set shortest out."),
+        ("--set layer=2", "write --prune random --keep 25% --set layer=2, or leave --set layer out."),
+        ("--set nothing=2", "--set nothing is 2, but nothing is pruned. Add --prune (random, static, ends, "),
         ("--set revive_limit=none", "--set revive_limit is None, but nothing is pruned."),
         ("--preset paper", "--preset is 'paper', but nothing is pruned."),
         ("--keep 3", "--keep is '3', but nothing is pruned."),

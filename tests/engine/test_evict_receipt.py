@@ -63,6 +63,9 @@ def test_the_record_is_what_happened(engine: Engine, name: str) -> None:
         assert each.num_before - each.num_after == eviction.num_evicted > 0
         assert (each.bytes_before, each.bytes_after) == (eviction.bytes_before, eviction.bytes_after)
         assert each.bytes_after <= each.bytes_before  # room for the answer stays reserved
+        head_row = 2 * engine.adapter.head_dim * 4
+        assert each.used_bytes_before == head_row * each.num_before <= each.bytes_before
+        assert each.used_bytes_after == head_row * each.num_after <= each.bytes_after
         assert (each.rows_by_pi is None) == (name.startswith("top-k"))
         if each.rows_by_pi is not None:
             assert sum(each.rows_by_pi) > 0
@@ -100,6 +103,9 @@ def test_the_certificate_is_the_keepers(engine: Engine, name: str) -> None:
     assert claim.radius == pytest.approx(max(means[:6]))
     assert claim.mean == pytest.approx(sum(means) / len(means))
     assert claim.largest == pytest.approx(max(means))
+    clipped = [float(step.radius.double().clamp(max=1).mean()) for step in steps]
+    assert claim.clipped_steps == pytest.approx(clipped)
+    assert claim.clipped == pytest.approx(max(clipped[:6]))
     by_layer = torch.stack([step.radius[..., 0].double().mean(1) for step in steps[:6]]).amax(0)
     assert claim.per_layer == pytest.approx(by_layer.tolist())
     assert claim.says == (
@@ -111,11 +117,33 @@ def test_the_certificate_is_the_keepers(engine: Engine, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name not in SAMPLED])
 def test_other_policies_claim_nothing(engine: Engine, name: str) -> None:
-    assert run(engine, request(name))[1].certificate == CertificateRecord.none()
+    why = {
+        "without a certificate": "no certificate was asked for",
+        "plug-in": "the plug-in estimator leaves out the probabilities that a certificate is made of",
+    }.get(name, "topk keeps rows for certain, and what stays then says nothing of what left")
+    assert run(engine, request(name))[1].certificate == CertificateRecord.none(why)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_rows_of_each_chunk_are_those_whose_positions_are_held(engine: Engine, name: str) -> None:
+    sequence, receipt = run(engine, request(name))
+    heads = engine.adapter.num_kv_heads
+    assert len(receipt.prompt.chunks) == len(receipt.eviction.rows_per_chunk) == 3
+    total = 0
+    for chunk, rows in zip(receipt.prompt.chunks, receipt.eviction.rows_per_chunk, strict=True):
+        for layer, held in zip(sequence.state.layers, rows, strict=True):
+            there = layer.pos.expand(heads, -1)
+            inside = (there >= chunk.start) & (there < chunk.stop)
+            if layer.log_w is not None:
+                inside &= ~torch.isneginf(layer.log_w)
+            assert held == int(inside.sum())
+        total += sum(rows)
+    assert 0 < total < sum(each.stop - each.start for each in receipt.prompt.chunks) * heads * NUM_LAYERS
 
 
 def test_short_answers_say_how_many_steps(engine: Engine) -> None:
-    assert run(engine, request("systematic", 1))[1].certificate == CertificateRecord.none()
+    none = CertificateRecord.none("no decode step came after the compression")
+    assert run(engine, request("systematic", 1))[1].certificate == none
     two, three = (run(engine, request("systematic", size))[1].certificate for size in (2, 3))
     assert two.says.endswith("largest of 1 step; an average bounds nothing")
     assert three.says.endswith("largest of 2 steps; an average bounds nothing")
@@ -130,7 +158,9 @@ def test_a_budget_that_covers_everything_is_said(engine: Engine, budget: str | i
     assert receipt.bypass == (*pruning, ALL_KEPT)
     assert receipt.eviction.compressions == ()
     assert receipt.seconds.evict_s > 0
-    assert receipt.certificate == CertificateRecord.none()
+    assert receipt.certificate == CertificateRecord.none("every row stayed")
+    full = [(each.stop - each.start) * engine.adapter.num_kv_heads for each in receipt.prompt.chunks]
+    assert receipt.eviction.rows_per_chunk == tuple((rows,) * NUM_LAYERS for rows in full)
     assert receipt.memory.kv_used_bytes_per_layer == receipt.memory.kv_bytes_full_estimate
 
 
@@ -164,7 +194,9 @@ def test_a_request_that_is_cancelled(engine: Engine) -> None:
     unread.close()
     receipt = unread.answer.receipt
     assert receipt.bypass == ("the request ended before it ran",)
-    assert (receipt.eviction.compressions, receipt.certificate.kind) == ((), "none")
+    assert receipt.eviction.compressions == ()
+    assert receipt.eviction.rows_per_chunk == ((0,) * NUM_LAYERS,) * 3
+    assert receipt.certificate == CertificateRecord.none("the cache was not compressed")
     with Stream(engine, request("systematic"), time.perf_counter(), None) as stream:
         for _ in range(3):
             stream._batch.step()
@@ -198,7 +230,7 @@ def test_given_tokens_have_an_eviction_and_no_certificate(engine: Engine) -> Non
     (score,) = engine.score([request("systematic")], [random_ids(5, 4)])
     receipt = score.receipt
     assert receipt.eviction.compressions[0].num_after == 12 * NUM_LAYERS * engine.adapter.num_kv_heads
-    assert receipt.certificate == CertificateRecord.none()
+    assert receipt.certificate == CertificateRecord.none("no decode step came after the compression")
 
 
 def test_the_same_seed_gives_the_same_record(engine: Engine) -> None:

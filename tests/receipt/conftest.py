@@ -41,7 +41,9 @@ def with_eviction(
                 "rows_before": [before] * size,
                 "rows_after": [after] * size,
                 "padding_per_layer": [sum(max(after) - kept for kept in after)] * size,
-                "bytes_before": 512 * size * sum(before),
+                "used_bytes_before": 512 * size * sum(before),
+                "used_bytes_after": 512 * total,
+                "bytes_before": 512 * size * len(before) * max(before),
                 "bytes_after": 512 * size * len(after) * max(after),
                 "evict_s": 0.0125,
                 "num_certain": total - (sum(drawn) if drawn else 0),
@@ -60,24 +62,34 @@ def with_eviction(
         "moment": "prompt",
         "every": None,
     }
-    plain["eviction"] = {"name": name, "compressions": records, "most_bytes": records[0]["bytes_before"]}
+    share, chunks = sum(before) / (num_seen * len(heads)), plain["prompt"]["chunks"]
+    plain["eviction"] = {
+        "name": name,
+        "compressions": records,
+        "most_bytes": records[0]["bytes_before"],
+        "rows_per_chunk": [[int(share * each["num_tokens"] * len(heads))] * size for each in chunks],
+    }
     plain["seconds"]["evict_s"] = 0.0125 * turns
     plain["memory"]["kv_padding_bytes_per_layer"] = [512 * records[-1]["padding_per_layer"][0]] * size
     return plain
 
 
 def with_certificate(plain: dict[str, Any], steps: Sequence[float], kind: str = "estimate") -> dict[str, Any]:
-    """The same receipt with these radii at its decode steps, the last layer's twice the others'."""
+    """The same receipt with these radii at its decode steps, the last layer's twice the others'; half of it clipped."""
     size = plain["model"]["num_layers"]
+    by_layer = [max(steps[:6])] * (size - 1) + [2 * max(steps[:6])]
     plain["certificate"] = {
         "kind": kind,
         "delta": 0.1,
         "radius": max(steps[:6]),
         "mean": sum(steps) / len(steps),
         "largest": max(steps),
-        "per_layer": [max(steps[:6])] * (size - 1) + [2 * max(steps[:6])],
+        "per_layer": by_layer,
         "steps": list(steps),
-        "assumptions": ["the draws are honest"],
+        "clipped": max(steps[:6]) / 2,
+        "clipped_per_layer": [radius / 2 for radius in by_layer],
+        "clipped_steps": [radius / 2 for radius in steps],
+        "assumptions": ["honest draws: the draws are honest", "luck: it has no part in it"],
         "says": "relative error of attention outputs at level 0.1",
     }
     return plain
@@ -126,7 +138,7 @@ def make_facts(
         if rows[index + 1] < rows[index]
     ]
     return {
-        "schema_version": "4",
+        "schema_version": "5",
         "model": {
             "name": "SmolLM2-135M-Instruct",
             "family": "llama",
@@ -138,6 +150,7 @@ def make_facts(
             "hidden_size": 576,
             "num_parameters": 134_515_008,
             "sha256": None,
+            "fingerprint": "0123456789abcdef" * 2,
         },
         "run": {
             "device": "cpu",
@@ -152,6 +165,7 @@ def make_facts(
         "versions": {"fewer": "0.1.0", "torch": "2.13.0", "transformers": "5.24.0", "python": "3.11.9"},
         "prompt": {
             "num_tokens": num_tokens,
+            "num_before": 0,
             "num_protected": num_protected,
             "query_len": 11,
             "truncated_tokens": 0,
@@ -206,6 +220,7 @@ def make_facts(
             "min_margin": 0.07,
         },
         "certificate": CertificateRecord.none().model_dump(),
+        "gate": None,
     }
 
 

@@ -50,7 +50,8 @@ def test_every_field_is_described_and_required():
 def test_numbers_carry_their_unit():
     units = re.compile(r"num_|_s$|_len$|bytes|_per_layer$|token_layers|tokens|_steps$|_dim$|_size$|batch_mates")
     without = {"seed", "start", "stop", "layer", "bound", "dual_gap", "delta", "radius", "mean", "median", "max"}
-    without |= {"mean_logprob", "first_token_margin", "min_margin", "largest"}
+    without |= {"value", "threshold", "level"}  # in a signal's own unit, and shares
+    without |= {"mean_logprob", "first_token_margin", "min_margin", "largest", "clipped"}
     schema = Receipt.model_json_schema()
     for part in schema["$defs"].values():
         for field, rule in part.get("properties", {}).items():
@@ -89,10 +90,10 @@ def test_a_receipt_is_frozen(make):
         make().bypass = ("late",)
 
 
-@pytest.mark.parametrize("version", ["0", "1", "2", "3", 4, None])
+@pytest.mark.parametrize("version", ["0", "1", "2", "3", "4", 5, None])
 def test_another_version_is_named(facts, version):
     plain = facts() | {"schema_version": version}
-    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '4'")) as caught:
+    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '5'")) as caught:
         Receipt.model_validate_json(json.dumps(plain))
     assert caught.value.error_count() == 1
     assert "version of fewer that wrote it" in str(caught.value)
@@ -115,6 +116,8 @@ BAD = [
     ("prompt.chunks.0.num_tokens", 41, "num_tokens is 41; it must be at most stop - start = 40"),
     ("prompt.chunks.0.start", 50, "num_tokens is 40; it must be at most stop - start = -5"),
     ("prompt.num_tokens", 121, "num_protected plus .* is 120; it must be num_tokens = 121"),
+    ("prompt.num_before", 121, "num_before is 121; it must be at most num_tokens = 120"),
+    ("prompt.num_before", 10, "token_layers_full is 774; it must be .* = 714"),
     ("prompt.num_protected", 19, "num_protected plus .* is 119"),
     ("prompt.protected_per_layer.0", 21, "protected_per_layer is 21; it must be at most num_protected = 20"),
     ("memory.kv_bytes_per_layer.0", 1, "kv_total_bytes is 631296; it must be the sum of"),
@@ -147,7 +150,9 @@ BAD = [
     ("certificate.delta", 0.05, "kind is 'none'"),
     ("certificate.steps", [0.1], "kind is 'none'"),
     ("certificate.assumptions", ["a"], "kind is 'none'"),
+    ("certificate.clipped", 0.1, "kind is 'none'"),
     ("certificate.says", "all is well", "says is 'all is well'; it must be 'nothing is claimed"),
+    ("certificate.says", "nothing is claimed about the tokens left out or in", "it must be 'nothing is claimed"),
     ("certificate.kind", "proof", "'none', 'bound', 'estimate' or 'calibrated'"),
     ("run.dtype", "float16", "'float32' or 'bfloat16'"),
     ("run.seed", -1, "greater than or equal to 0"),
@@ -179,7 +184,9 @@ def test_computed_less_than_the_prefill_is_refused(facts):
 
 
 CLAIM = {"mean": None, "largest": None, "per_layer": None, "steps": (), "assumptions": (), "says": "x"}
+CLAIM |= {"clipped": None, "clipped_per_layer": None, "clipped_steps": ()}
 STEPS = {"mean": 0.2, "largest": 0.3, "steps": (0.1, 0.3), "per_layer": (0.2, 0.4)}
+STEPS |= {"clipped": 0.25, "clipped_steps": (0.1, 0.25), "clipped_per_layer": (0.2, 0.3)}
 
 
 @pytest.mark.parametrize(
@@ -196,6 +203,12 @@ STEPS = {"mean": 0.2, "largest": 0.3, "steps": (0.1, 0.3), "per_layer": (0.2, 0.
         ("estimate", 0.1, 0.2, STEPS, r"radius is 0.2; it must be 0.3, from the steps"),
         ("calibrated", 0.1, 0.3, STEPS | {"mean": 0.25}, r"mean is 0.25; it must be 0.2, from the steps"),
         ("estimate", 0.1, 0.3, STEPS | {"largest": None}, r"largest is None; it must be 0.3"),
+        ("estimate", 0.1, 0.3, STEPS | {"clipped": 0.3}, r"clipped is 0.3; it must be 0.25, from the steps"),
+        ("estimate", 0.1, 0.3, STEPS | {"clipped": None}, r"clipped is None; it must be 0.25"),
+        ("estimate", 0.1, 0.3, STEPS | {"clipped_steps": (0.2,)}, "the length of clipped_steps is 1; it must be 2"),
+        ("estimate", 0.1, 0.3, STEPS | {"clipped_per_layer": None}, "length of clipped_per_layer is 0; it must be 2"),
+        ("calibrated", 0.1, 0.3, STEPS | {"clipped_steps": (0.2, 0.25)}, "it must be nowhere above the same before"),
+        ("bound", None, 1.0, {"clipped": 0.5}, "kind is 'bound'"),
         ("eprocess", 0.1, 0.3, STEPS, "'none', 'bound', 'estimate' or 'calibrated'"),
     ],
 )

@@ -154,6 +154,7 @@ def test_evictions_and_certificates_side_by_side(facts, evict, certify):
     assert found["certificate, first steps"] == (0.2, 0.4, 0.5)
     assert found["certificate, mean"] == (pytest.approx(0.35 / 3), pytest.approx(0.3), pytest.approx(0.35 / 0.9))
     assert found["certificate, largest"] == (0.2, 0.4, 0.5)
+    assert found["certificate, clipped"] == (0.1, 0.2, 0.5)
     assert left.compare(right).not_comparable == ()
     text = show(left.compare(right))
     assert max(map(len, text.splitlines())) <= 60

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from test_receipt import set_at
 
-from fewer.receipt import Receipt
+from fewer.receipt import CertificateRecord, Receipt
 
 
 def test_the_radius_is_of_the_first_six_steps(facts, evict, certify):
@@ -37,6 +37,8 @@ BAD_EVICTIONS = [
     ("rows_by_pi", None, "num_certain plus rows_by_pi is 486"),
     ("num_seen", 131, "num_seen is 131; it must be at most 130, prompt and answer"),
     ("bytes_after", 10**9, "most_bytes is 1105920; it must be at least 1000000000"),
+    ("used_bytes_before", 1105921, "used_bytes_before is 1105921; it must be at most bytes_before = 1105920"),
+    ("used_bytes_after", 10**6, "used_bytes_after is 1000000; it must be at most bytes_after = 276480"),
     ("evict_s", 0.5, "evict_s is 0.0125; it must be at least the sum of the compressions', 0.5"),
 ]
 
@@ -50,6 +52,30 @@ def test_contradictions_of_an_eviction_are_refused(facts, evict, path, value, me
         Receipt.model_validate(plain)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1] * 6], "the length of rows_per_chunk is 1; it must be 2, one for each chunk"),
+        ([[1] * 6, [1] * 5], "the length of rows_per_chunk of chunk 2 is 5; it must be 6"),
+        ([[0, 0, 121, 0, 0, 0], [1] * 6], "rows_per_chunk of chunk 1 is 121; it must be at most 120, tokens times"),
+    ],
+)
+def test_a_chunk_has_no_more_rows_than_its_tokens(facts, evict, rows, message):
+    plain = evict(facts())
+    plain["eviction"]["rows_per_chunk"] = [[120] * 6, [0] * 6]
+    assert Receipt.model_validate(plain).eviction.rows_per_chunk[0] == (120,) * 6
+    plain["eviction"]["rows_per_chunk"] = rows
+    with pytest.raises(ValidationError, match=message):
+        Receipt.model_validate(plain)
+
+
+def test_a_claim_of_nothing_may_say_why(facts, evict):
+    plain = evict(facts(), sampled=False)
+    plain["certificate"] = CertificateRecord.none("topk keeps rows for certain").model_dump()
+    claim = Receipt.model_validate(plain).certificate
+    assert claim.says == "nothing is claimed about the tokens left out: topk keeps rows for certain"
+
+
 def test_an_eviction_has_the_models_shape_and_takes_something_away(facts, evict):
     with pytest.raises(ValidationError, match=r"rows_before by layer is \[2, .* it must be 6 layers of 3 heads"):
         Receipt.model_validate(evict(facts(), (30, 30)))
@@ -60,7 +86,7 @@ def test_an_eviction_has_the_models_shape_and_takes_something_away(facts, evict)
     with pytest.raises(ValidationError, match=r"num_seen of the compressions is \[120, 121, 121\]; .* ascending"):
         Receipt.model_validate(plain)
     plain = facts()
-    plain["eviction"] = {"name": "snapkv", "compressions": [], "most_bytes": 0}
+    plain["eviction"] = {"name": "snapkv", "compressions": [], "most_bytes": 0, "rows_per_chunk": [[0] * 6] * 2}
     with pytest.raises(ValidationError, match=r"eviction is 'snapkv'; it must be .* else null"):
         Receipt.model_validate(plain)
 

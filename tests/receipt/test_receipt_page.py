@@ -191,15 +191,19 @@ def test_what_was_evicted(facts, evict):
     page = Page(html)
     assert "systematic:question; budget 25%; heads adaptive; hajek" in html
     assert (
-        "after 120 tokens: 23.3% of the rows stayed (504 of 2,160); 1.1 MiB before, 270.0 KiB after with 36 rows of "
-        "padding; 12 ms" in html
+        "after 120 tokens: 23.3% of the rows stayed (504 of 2,160); 1.1 MiB in use before, "
+        "252.0 KiB after; 1.1 MiB and 270.0 KiB held with reserved rows and 36 rows of padding; 12 ms" in html
     )
     assert heads_of(html) == [
         ("head 1", "layer 1: 30 rows of 120 tokens (25.0%)"),
         ("head 2", "layer 1: 24 rows of 120 tokens (20.0%)"),
         ("head 3", "layer 1: 30 rows of 120 tokens (25.0%)"),
+        ("Alpha", "layer 1: 28 of 120 rows held"),
+        ("Beta", "layer 1: 42 of 180 rows held"),
     ]
-    assert len(page.find("svg", "strip")) == 3 + 3  # protected, two chunks
+    assert "of 120 tokens seen; below, of each part of the prompt, rows held at the end. One column" in html
+    assert "Alpha: 168 of 720 rows held" in html
+    assert len(page.find("svg", "strip")) == 3 + 3 + 2  # protected, two chunks; three heads; two chunks again
     bars = bars_of(html, "rows that stayed by chance, by their inclusion probability")
     assert [(height, title) for _, height, title in bars if height] == [
         (0.5, "pi 0.2 to 0.3: 6 rows"),
@@ -215,7 +219,8 @@ def test_what_was_evicted(facts, evict):
 
 def test_heads_that_keep_alike_are_one_row_and_top_k_has_no_probabilities(facts, evict):
     html = Receipt.model_validate(evict(facts(), (30, 30, 30), sampled=False, turns=2)).to_html()
-    assert heads_of(html) == [("every head", "layer 1: 29 rows of 121 tokens (24.0%)")]
+    assert heads_of(html)[0] == ("every head", "layer 1: 29 rows of 121 tokens (24.0%)")
+    assert [title for title, _ in heads_of(html)] == ["every head", "Alpha", "Beta"]
     assert "2 compressions" in html
     assert "inclusion probability" not in html
     assert "none; nothing is claimed about the tokens left out</p>" in html
@@ -239,15 +244,17 @@ def test_the_certificate_is_a_picture(facts, evict, certify):
     html = Receipt.model_validate(certify(evict(facts()), [0.2, 0.05, 0.1])).to_html()
     Page(html)
     assert '<section class="panel claim estimate">' in html
-    assert "estimate, 0.2: relative error of attention outputs at level 0.1" in html
-    assert bars_of(html, "the radius at each decode step, averaged over layers and heads") == [
-        (0.0, 1.0, "step 1: radius 0.2"),
-        (0.0, 0.25, "step 2: radius 0.05"),
-        (0.0, 0.5, "step 3: radius 0.1"),
+    assert "estimate, 0.1 with radii above 1 counted as 1, 0.2 without: relative error of attention outputs" in html
+    clipped = "those above 1 counted as 1"
+    assert bars_of(html, f"the radius at each decode step, averaged over layers and heads, {clipped}") == [
+        (0.0, 1.0, "step 1: radius 0.1"),
+        (0.0, 0.25, "step 2: radius 0.025"),
+        (0.0, 0.5, "step 3: radius 0.05"),
     ]
-    layers = bars_of(html, "the radius at each layer, averaged over heads")
-    assert [(height, title) for _, height, title in layers[-2:]] == [(0.5, "layer 5: 0.2"), (1.0, "layer 6: 0.4")]
-    assert re.findall(r'its highest</div>\n<div class="tokens muted">([^<]*)<', html) == ["0.2", "0.4"]
-    assert "over 3 steps the mean is 0.1167 and the largest 0.2." in html
+    layers = bars_of(html, f"the radius at each layer, averaged over heads, {clipped}")
+    assert [(height, title) for _, height, title in layers[-2:]] == [(0.5, "layer 5: 0.1"), (1.0, "layer 6: 0.2")]
+    assert re.findall(r'its highest</div>\n<div class="tokens muted">([^<]*)<', html) == ["0.1", "0.2"]
+    assert "over 3 steps the mean is 0.05833 and the largest 0.1; not clipped, 0.1167 and 0.2." in html
+    assert "if honest draws: the draws are honest" in html
     assert "An average of radii bounds no error of anything." in html
     assert "bounds no error" not in Receipt.model_validate(evict(facts())).to_html()

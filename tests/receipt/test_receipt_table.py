@@ -194,17 +194,21 @@ def test_what_was_evicted_and_what_that_may_have_cost(facts, evict, certify, wid
     said = " ".join(text.split())
     assert "policy systematic:question; budget 25%; heads adaptive; hajek" in said
     assert (
-        "evicted after 120 tokens: 23.3% of the rows stayed (504 of 2,160); 1.1 MiB before, 270.0 KiB after with 36 "
-        "rows of padding; 12 ms" in said
+        "evicted after 120 tokens: 23.3% of the rows stayed (504 of 2,160); 1.1 MiB in use before, "
+        "252.0 KiB after; 1.1 MiB and 270.0 KiB held with reserved rows and 36 rows of padding; 12 ms" in said
     )
     assert "and 3 more compressions" in said
     assert "18.0 KiB of it padding" in said
     assert "held with the rows reserved, at a compression at most 1.1 MiB" in said
-    assert "certificate estimate, 0.2: relative error of attention outputs at level 0.1 " in said
-    assert "over 4 steps the mean is 0.0875 and the largest 0.2" in said
-    assert "█▂▄· one mark for 1 step; highest: 0.2 at step 1" in said
-    assert "▄▄▄▄▄█ one mark for 1 layer; highest: 0.4 at layer 6" in said
-    assert "if the draws are honest" in said
+    numbers = "0.1 with radii above 1 counted as 1, 0.2 without"
+    assert f"certificate estimate, {numbers}: relative error of attention outputs at level 0.1 " in said
+    assert "over 4 steps the mean is 0.04375 and the largest 0.1; not clipped, 0.0875 and 0.2" in said
+    assert "█▂▄· one mark for 1 step; highest: 0.1 at step 1" in said
+    assert "▄▄▄▄▄█ one mark for 1 layer; highest: 0.2 at layer 6" in said
+    assert "if honest draws, luck (in full in the JSON)" in said
+    assert "rows held: of its keys and values, at the end" in said
+    (alpha,) = [line.split() for line in text.splitlines() if line.startswith("Alpha")]
+    assert (alpha[2], alpha[-1]) == ("100%", "19.2%")  # computed; held, at the last of six compressions
     assert "bound" not in said
     assert max(map(len, text.splitlines())) <= width
     assert "824. one mark for 1 step" in show(Receipt.model_validate(plain), width, "ascii")
@@ -212,8 +216,8 @@ def test_what_was_evicted_and_what_that_may_have_cost(facts, evict, certify, wid
 
 def test_radii_of_nothing_lost_have_no_marks(facts, evict, certify):
     said = " ".join(show(Receipt.model_validate(certify(evict(facts()), [0.0, 0.0]))).split())
-    assert "estimate, 0: relative error" in said
-    assert "over 2 steps the mean is 0 and the largest 0" in said
+    assert "estimate, 0 with radii above 1 counted as 1, 0 without: relative error" in said
+    assert "over 2 steps the mean is 0 and the largest 0; not clipped, 0 and 0" in said
     assert "one mark for 1 step" not in said
 
 

@@ -264,6 +264,8 @@ def test_bad_input_is_a_clear_sentence_and_changes_nothing(engine: Engine, call,
 
 
 def test_unknown_keywords_and_templates(engine: Engine) -> None:
-    with pytest.raises(TypeError, match="unknown keyword 'max_token'; known ones are keep, max_tokens"):
+    with pytest.raises(
+        TypeError, match="unknown keyword 'max_token'; known ones are keep, evidence, recompute, escalate, max_tokens"
+    ):
         Session(engine).ask("a", max_token=3)
     assert issubclass(ModelError, ValueError)

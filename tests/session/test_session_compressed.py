@@ -238,7 +238,9 @@ def test_receipts_say_what_this_answer_computed(engine: Engine) -> None:
         assert chunk.kept_per_layer == (0,) * NUM_LAYERS
         assert receipt.computed.prefill_rows_per_layer == (read,) * NUM_LAYERS
         assert receipt.computed.token_layers_computed == (read + 8) * NUM_LAYERS
-        assert receipt.computed.token_layers_skipped == before * NUM_LAYERS
+        assert receipt.prompt.num_before == before  # read before, which is no saving of this answer
+        assert receipt.computed.token_layers_full == receipt.computed.token_layers_computed
+        assert receipt.computed.token_layers_skipped == 0
         assert [each.num_seen for each in receipt.eviction.compressions] == [60]
         assert receipt.bypass == ()
         assert 0 < receipt.seconds.prefill_s <= receipt.seconds.total_s

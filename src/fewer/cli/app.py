@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fewer
-from fewer.cli import ask, calibrate, doctor, explain, models, policies, report, study, study_packaged
+from fewer.cli import ask, calibrate, chat, doctor, explain, models, policies, report, study, study_packaged, why
 from fewer.cli.program import Program
 
 __all__ = ["app"]
@@ -22,12 +22,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
+app.command("why")(why.why)
 app.command("explain")(explain.explain)
 app.add_typer(models.app, name="models")
 app.command("policies")(policies.policies)
 app.command("doctor")(doctor.doctor)
 study.app.command("lazyllm")(study_packaged.lazyllm)
 study.app.command("entroprefill")(study_packaged.entroprefill)
+study.app.command("sessions")(study_packaged.sessions)
 study.app.command("replay")(study_packaged.replay)
 app.add_typer(study.app, name="study")
 app.command("report")(report.report)

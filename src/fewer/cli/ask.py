@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fewer.evict import Policy
     from fewer.types import Document, Planner
 
-__all__ = ["ask", "read_documents"]
+__all__ = ["ask", "build_policy", "check_budget", "check_drawing", "read_documents"]
 
 UNSEEN = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -76,9 +76,10 @@ def ask(
     owners = prune != "none", evict != "none"
     of_prune, of_evict = divide_settings(choice, written, *owners, lambda: _list_known(prune, evict))
     _check_choice(prune, of_prune)
-    _check_budget(evict, of_evict)
+    check_budget(evict, of_evict)
     drawing = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
-    _check_together(temperature, drawing, as_json, logprobs)
+    check_drawing(temperature, drawing)
+    _check_logprobs(as_json, logprobs)
     check_targets({"--html": html, "--receipt": receipt}, docs or ())
     sampling = {
         "max_tokens": max_tokens,
@@ -92,7 +93,7 @@ def ask(
 
     terminal = Terminal(quiet)
     with terminal.busy("Loading"):
-        planner, policy = _prepare(prune, of_prune, split, sampling), _make_policy(evict, of_evict)
+        planner, policy = _prepare(prune, of_prune, split, sampling), build_policy(evict, of_evict)
         _check_pair(planner, policy)
     documents = read_documents(docs or [], terminal)
     with terminal.busy("Loading"):
@@ -135,14 +136,15 @@ def _check_choice(prune: str, choice: dict[str, Any]) -> None:
     if prune == "lazyllm" and "schedule" in choice:
         value = choice["schedule"]
         raise bad("--set schedule", value, "given as --keep", f"Write --keep {shlex.quote(str(value))}.")
-    if prune in ("random", "static", "ends") and "keep" not in choice:
+    if prune in ("random", "static", "ends", "lexical") and "keep" not in choice:
         raise BadInput(
             f"--prune is {prune!r}, but --keep is missing. Add a number of tokens (--keep 256) or a share of the "
             "prompt (--keep 25%), or leave --prune out."
         )
 
 
-def _check_budget(evict: str, choice: dict[str, Any]) -> None:
+def check_budget(evict: str, choice: dict[str, Any]) -> None:
+    """Refuse a policy without a budget."""
     if evict != "none" and "budget" not in choice:
         raise BadInput(
             f"--evict is {evict!r}, but --budget is missing. Add a number of tokens (--budget 256) or a share of the "
@@ -150,8 +152,8 @@ def _check_budget(evict: str, choice: dict[str, Any]) -> None:
         )
 
 
-def _check_together(temperature: float, drawing: dict[str, Any], as_json: bool, logprobs: int | None) -> None:
-    """Refuse options that would do nothing because another one is missing."""
+def check_drawing(temperature: float, drawing: dict[str, Any]) -> None:
+    """Refuse options of drawing tokens where none is drawn."""
     off = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
     for name, value in drawing.items():
         if temperature == 0 and value != off[name]:
@@ -160,6 +162,9 @@ def _check_together(temperature: float, drawing: dict[str, Any], as_json: bool, 
                 f"{option} is {value!r}, but --temperature is 0, which always takes the likeliest token. Add a "
                 f"--temperature above 0, such as 0.7, or leave {option} out."
             )
+
+
+def _check_logprobs(as_json: bool, logprobs: int | None) -> None:
     if logprobs is not None and not as_json:
         raise BadInput(f"--logprobs is {logprobs}, but only --json shows them. Add --json, or leave --logprobs out.")
 
@@ -175,8 +180,8 @@ def _prepare(prune: str, choice: dict[str, Any], split: str, sampling: dict[str,
     return make_planner(prune, **choice)
 
 
-def _make_policy(evict: str, choice: dict[str, Any]) -> Policy | None:
-    """The policy of eviction."""
+def build_policy(evict: str, choice: dict[str, Any]) -> Policy | None:
+    """The policy of eviction; None for none."""
     from fewer.evict import make_policy
 
     try:

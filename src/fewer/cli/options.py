@@ -47,7 +47,9 @@ Truncate = Annotated[
     bool, _flag(PROMPT, "Where the prompt is too long for the model, cut the documents' end.", "--truncate")
 ]
 
-Prune = Annotated[str, _option(PRUNE, "How to choose them: none, random, static, ends, lazyllm or entroprefill.")]
+Prune = Annotated[
+    str, _option(PRUNE, "How to choose them: none, random, static, ends, lexical, lazyllm or entroprefill.")
+]
 Keep = Annotated[
     str | None,
     _option(
@@ -63,14 +65,16 @@ Layer = Annotated[
     int | None,
     _option(
         PRUNE,
-        "The layer after which they leave, with --prune random, static or ends: from 0 (static: from 1) to the number "
-        "of layers less 1.",
+        "The layer after which they leave, with --prune random, static, ends or lexical: from 0 (static: from 1) to "
+        "the number of layers less 1.",
         default="0; static: a third of the layers",
     ),
 ]
 Grain = Annotated[
     str | None,
-    _option(PRUNE, "What leaves at once, with --prune random, static or ends: token or chunk.", default="token"),
+    _option(
+        PRUNE, "What leaves at once, with --prune random, static, ends or lexical: token or chunk.", default="token"
+    ),
 ]
 Aux = Annotated[
     str | None,
@@ -145,6 +149,17 @@ SetEither = Annotated[
     ),
 ]
 
+SetEvict = Annotated[
+    list[str] | None,
+    _option(
+        EVICT,
+        "Any setting of the policy by its name in Python, such as window=64. Can be given more than once.",
+        "--set",
+        default=False,
+        metavar="NAME=VALUE",
+    ),
+]
+
 MaxTokens = Annotated[int, _option(ANSWER, "Longest answer, in tokens, at least 1.")]
 Temperature = Annotated[
     float, _option(ANSWER, "0 takes the likeliest token; above, up to 100, tokens are drawn at random.")
@@ -195,3 +210,12 @@ ReceiptFile = Annotated[
     _option(OUTPUT, "Write the receipt to this file, as JSON.", "--receipt", default=False, metavar="FILE"),
 ]
 Quiet = Annotated[bool, _flag(OUTPUT, "Say nothing but the answer, and errors.", "--quiet", "-q")]
+OddsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--odds",
+        help="A table of odds measured in a study of this model, policy, budget and condition.",
+        metavar="FILE",
+        show_default="none",
+    ),
+]

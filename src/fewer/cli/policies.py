@@ -18,7 +18,7 @@ from fewer.cli.terminal import Terminal, print_result
 
 __all__ = ["policies"]
 
-WIDE = 160  # columns that the table of methods takes
+WIDE = 100  # columns that the table of methods takes
 
 Settings = dict[str, Any]  # a setting's default, by its name
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the tables.", metavar="")]
@@ -41,21 +41,26 @@ def policies(as_json: AsJson = False, debug: Debug = False) -> None:
 def _collect() -> dict[str, Any]:
     """Everything there is, as --json prints it; defaults are those of Python."""
     from fewer.evict import DESIGNS, METHODS, SCORES, Budget, Policy
+    from fewer.evict.catalogue import BUDGETS
 
-    methods = [
-        {
-            "name": method.name,
-            "paper": method.paper or None,
-            "policy": method.policy,
-            "score": method.score,
-            "design": method.design,
-            "budget": method.budget,
-            "estimator": method.estimator,
-            "certificate": method.certificate,
-            "differs": method.differs or None,
-        }
-        for method in METHODS
-    ]
+    methods = []
+    for method in METHODS:
+        layers, heads = BUDGETS[method.budget]
+        divided = (("layers", layers, "uniform"), ("heads", heads, "equal"))
+        methods.append(
+            {
+                "name": method.name,
+                "paper": method.paper or None,
+                "policy": method.policy,
+                "set": {name: value for name, value, usual in divided if value != usual},
+                "score": method.score,
+                "design": method.design,
+                "budget": method.budget,
+                "estimator": method.estimator,
+                "certificate": method.certificate,
+                "differs": method.differs or None,
+            }
+        )
     parts = ("score", "design", "budget")
     return {
         "methods": methods,
@@ -76,21 +81,27 @@ def _list_settings(make: Callable[..., object], *without: str) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class _Methods:
-    """A table where there is room for it, else two lines for each method."""
+    """A table where there is room for it, else lines for each method."""
 
     methods: list[dict[str, Any]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The methods in the catalogue's order."""
         wide = options.max_width >= WIDE
-        table = start_table(("method", "paper", "score", "design", "budget", "estimator", "certificate"), ())
+        table = start_table(("method", "--evict", "certificate", "what the publication does otherwise"), ())
+        table.columns[0].max_width = 31  # a publication folds before a policy does
+        table.columns[1].no_wrap = table.columns[2].no_wrap = True
         for each in self.methods:
-            certificate = "yes" if each["certificate"] else "no"
-            parts = each["score"], each["design"], each["budget"], each["estimator"]
-            table.add_row(*map(Text, (each["name"], each["paper"] or "-", *parts, certificate)))
-            if not wide:
+            certificate, differs = "yes" if each["certificate"] else "no", each["differs"] or "-"
+            sets = [f"--set {name}={value}" for name, value in each["set"].items()]
+            if wide:
+                name = Text.assemble((each["name"], "bold"), "\n", each["paper"] or "not published")
+                table.add_row(name, Text("\n".join([each["policy"], *sets])), Text(certificate), Text(differs))
+            else:
                 yield Text(each["name"] + (f" ({each['paper']})" if each["paper"] else ""), style="bold")
-                yield Text(f"  {', '.join(parts)}; certificate: {certificate}")
+                yield Text(f"  --evict {' '.join([each['policy'], *sets])}; certificate: {certificate}")
+                if each["differs"]:
+                    yield Text(f"  the publication: {each['differs']}")
         if wide:
             yield table
 
@@ -107,16 +118,19 @@ def _tabulate(found: dict[str, Any]) -> Group:
         others.add_row(Text(name), Text(_write(found[name])))
     hint = Text(
         "Write --evict SCORE for topk, or --evict DESIGN:SCORE. SCORE+spread multiplies by the spread of the values. "
-        "Settings are given as --set NAME=VALUE; budgets other than uniform are --set layers=pyramid, --set "
-        "heads=adaptive, or both."
+        "Settings are given as --set NAME=VALUE; where no default is shown, the setting is off or follows the design."
     )
     return Group(_Methods(found["methods"]), Text(), scores, Text(), designs, Text(), others, Text(), hint)
 
 
 def _write(settings: Settings) -> str:
-    """`window (32), pool (max)`; none where there are no settings."""
-    return ", ".join(f"{name} ({_say(value)})" for name, value in settings.items()) or "none"
+    """`window (32), pool (max), every`; a dash where there are no settings."""
+    return ", ".join(map(_say, settings.items())) or "-"
 
 
-def _say(value: Any) -> str:
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+def _say(setting: tuple[str, Any]) -> str:
+    """`window (32)`; without the default where that is None."""
+    name, value = setting
+    if value is None:
+        return name
+    return f"{name} ({str(value).lower() if isinstance(value, bool) else value})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from fewer.cli.owners import find_planners, find_policies
 from fewer.errors import BadInput, bad
 
 __all__ = ["divide_settings", "name_option", "read_settings"]
@@ -51,11 +52,13 @@ def divide_settings(
             owner, bare = "evict" if name in _EVICT else "prune", name
         elif not dot:
             bare = name
-            owner = _find_owner(name, value, *list_known()) if prune and evict else "evict" if evict else "prune"
+            owner = "evict" if evict or (not prune and _is_of_eviction(name)) else "prune"
+            if prune and evict:
+                owner = _find_owner(name, value, *list_known())
         elif owner not in shares or not bare:
             raise bad(option, value, "a setting's name, or one with prune. or evict. before it", "Leave the dot out.")
         if not (evict if owner == "evict" else prune):
-            raise BadInput(_say_unused(option, value, owner))
+            raise BadInput(_say_unused(option, value, owner, bare))
         if bare in shares[owner]:
             raise bad(option, value, "given once", "Leave one of the two out.")
         shares[owner][bare] = value
@@ -76,16 +79,23 @@ def _find_owner(name: str, value: Any, of_prune: Collection[str], of_evict: Coll
     return "prune" if name in of_prune else "evict"
 
 
-def _say_unused(option: str, value: Any, owner: str) -> str:
-    if owner == "evict":
-        return (
-            f"{option} is {value!r}, but nothing is evicted. Add --evict (a policy such as snapkv or "
-            f"systematic:question), or leave {option} out."
-        )
-    return (
-        f"{option} is {value!r}, but nothing is pruned. Add --prune (random, static, ends, lazyllm or "
-        f"entroprefill), or leave {option} out."
-    )
+def _is_of_eviction(name: str) -> bool:
+    """Whether policies have a setting of this name, and no planner has."""
+    return find_planners(name) is None and find_policies(name) is not None
+
+
+def _say_unused(option: str, value: Any, owner: str, name: str) -> str:
+    """That nothing is evicted or pruned; for a setting, whose it is and how to write it."""
+    done, find = ("evicted", find_policies) if owner == "evict" else ("pruned", find_planners)
+    owners = find(name) if option.startswith("--set") else None
+    if owners is not None:
+        written = f"{option}={str(value).lower() if value is None or isinstance(value, bool) else value}"
+        way_out = f"It is a setting of {owners.whose}: write {owners.example} {written}"
+    elif owner == "evict":
+        way_out = "Add --evict (a policy such as snapkv or systematic:question)"
+    else:
+        way_out = "Add --prune (random, static, ends, lexical, lazyllm or entroprefill)"
+    return f"{option} is {value!r}, but nothing is {done}. {way_out}, or leave {option} out."
 
 
 def name_option(error: BadInput, options: Mapping[str, str]) -> BadInput:

@@ -1,4 +1,4 @@
-"""`fewer study lazyllm`, `entroprefill` and `replay`: studies that come along, and their reports."""
+"""`fewer study lazyllm`, `entroprefill`, `sessions` and `replay`: studies that come along, and their reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fewer.cli.study import Out, parse_shard, show_standing
 from fewer.cli.terminal import Terminal
 from fewer.errors import bad
 
-__all__ = ["entroprefill", "lazyllm", "replay"]
+__all__ = ["entroprefill", "lazyllm", "replay", "sessions"]
 
 Parts = Annotated[
     list[str] | None, typer.Option("--part", help="One of its parts; may be repeated.", show_default="all of them")
@@ -34,7 +34,8 @@ def lazyllm(
 ) -> None:
     """Study LazyLLM on the embedded model: what it keeps of the answers, and what it saves.
 
-    Its parts are needles, switches, grid and speed. Hours on two cores. Killed, the same command goes on where it was.
+    Its parts are speed, needles, switches, matched and grid. Hours on two cores. Killed, the same command goes on where
+    it was. Reports of the others show the seconds of speed beside their scores, once it is there.
     """
     _run("lazyllm", out, part, report, shard, quiet)
 
@@ -52,6 +53,21 @@ def entroprefill(
     Its parts are needles, documents and speed. Hours on two cores. Killed, the same command goes on where it was.
     """
     _run("entroprefill", out, part, report, shard, quiet)
+
+
+def sessions(
+    out: Out,
+    part: Parts = None,
+    report: Report = None,
+    shard: Shard = "1/1",
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Study sessions on the embedded model: whether an answer's own signals tell cache damage from hard questions.
+
+    Its parts are pilot and needles. Hours on two cores. Killed, the same command goes on where it was.
+    """
+    _run("sessions", out, part, report, shard, quiet)
 
 
 def replay(
@@ -126,5 +142,7 @@ def _run(study: str, out: Path, chosen: list[str] | None, report: Path | None, s
         if done.left:
             terminal.note(f"{done.left} items of other shards are not in the log yet.")
         elif report is not None:
-            write_report([folder], report / name)
+            timed = out / "speed"
+            other = timed if name != "speed" and timed.is_dir() else None
+            write_report([folder], report / name, timed=other)
             terminal.note(f"The report is in {report / name}.")

@@ -85,14 +85,14 @@ class Batch:
         sampling = request.sampling
         if state is None:
             state = State.new(self.adapter.num_layers, headroom=min(sampling.max_tokens, _HEADROOM))
-            keeper = None if request.evict is None else Keeper(request.evict, request.prompt, sampling.seed)
-            if keeper is not None:
+            if request.evict is not None:
+                keeper = Keeper(request.evict, request.prompt, sampling.seed, request.evidence)
                 keeper.open(state)
         return Sequence(
             request=request,
             state=state,
             keeper=keeper,
-            sampler=Sampler(sampling, request.prompt.ids, self.adapter.device),
+            sampler=Sampler(sampling, request.prompt.ids, self.adapter.device, request.evidence),
             text=TextStream(self.tokenizer, sampling.stop),
             arrived=time.perf_counter() if arrived is None else arrived,
             num_before=state.num_seen,

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from fewer.engine.batch import Batch
 from fewer.engine.device import choose_device, choose_dtype
 from fewer.engine.diagnosis import Diagnosis
+from fewer.engine.evidence import collect_evidence
 from fewer.engine.fan import Outcome, fan_out
 from fewer.engine.judging import explain_request
 from fewer.engine.record import Setting, write_receipt
@@ -163,6 +164,7 @@ class Engine:
         *,
         prune: Planner | None = None,
         evict: Policy | None = None,
+        evidence: bool = False,
         system: str | None = None,
         split: str = "document",
         sinks: int = 4,
@@ -187,7 +189,7 @@ class Engine:
             chat=chat,
             wording=wording,
         )
-        return Request(prompt, settings, prune, time.perf_counter() - begin, evict)
+        return Request(prompt, settings, prune, time.perf_counter() - begin, evict, evidence)
 
     def ask(self, question: str, documents: Documents = (), **settings: Any) -> Answer:
         """Answer one question. Keywords: those of `request`, such as prune, evict, max_tokens, temperature, seed."""
@@ -279,13 +281,13 @@ class Engine:
         return Batch(self.adapter, self.tokenizer, self.end_tokens, max_running, progress=progress)
 
     def _answer(self, sequence: Running) -> Answer:
-        sampling = sequence.request.sampling
         return Answer(
             text=sequence.text.text,
             ids=tuple(sequence.ids),
             finish_reason=sequence.finish_reason,
             receipt=write_receipt(sequence, self.adapter, self.setting),
-            logprobs=tuple(sequence.sampler.logprobs) if sampling.logprobs is not None else None,
+            logprobs=None if sequence.request.sampling.logprobs is None else tuple(sequence.sampler.logprobs),
+            evidence=collect_evidence(sequence),
         )
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fewer.certify import Certifier, KnownProbabilities, StepCertificate, audit
+from fewer.decide.entropy import EntropyMeter
 from fewer.evict import Eviction, Policy, compress
 from fewer.kv import State
 from fewer.query_log import QueryLog
@@ -23,13 +24,19 @@ __all__ = ["Keeper"]
 
 
 class Keeper:
-    """One sequence's policy at work. evictions: every compression that took something away, in order."""
+    """One sequence's policy at work. evictions: every compression that took something away, in order.
 
-    def __init__(self, policy: Policy, prompt: Prompt, seed: int) -> None:
+    evidence: whether to measure the entropy of attention too, from the first compression on.
+    """
+
+    def __init__(self, policy: Policy, prompt: Prompt, seed: int, evidence: bool = False) -> None:
         self.policy, self.seed = policy, seed
         self.evictions: list[Eviction] = []
         self.certificates: list[StepCertificate] = []  # of every decode step since the first compression
         self.read: list[StepCertificate] = []  # of passes over parts of the prompt since then
+        self.entropies: list[Tensor] = []  # as certificates, [L, heads, rows] each
+        self.read_entropies: list[Tensor] = []
+        self._meter = EntropyMeter() if evidence else None
         self.seconds = 0.0  # spent on compressing, also where nothing left
         self.most_bytes = 0  # of keys and values, before a compression or after
         self.witness: Certifier | None = None
@@ -48,7 +55,7 @@ class Keeper:
         """Have a new sequence set aside the queries that the score needs."""
         state.queries = QueryLog(self.policy.score.needs, len(state.layers))
 
-    def go_on(self, prompt: Prompt) -> Keeper:
+    def go_on(self, prompt: Prompt, evidence: bool = False) -> Keeper:
         """The same policy at work on the next prompt of a session, which begins with what the cache has seen.
 
         Compressions count on, certificates start anew. It compresses by itself whenever `policy.block` rows have been
@@ -57,6 +64,8 @@ class Keeper:
         following = copy(self)
         following._prompt, following._moment = prompt, None
         following.certificates, following.read = [], []
+        following.entropies, following.read_entropies = [], []
+        following._meter = EntropyMeter() if evidence else None
         following.evictions, following.kappa = [*self.evictions], dict(self.kappa)
         return following
 
@@ -71,15 +80,28 @@ class Keeper:
         return slice(start, stop)
 
     @property
+    def num_asked(self) -> int:
+        """Tokens at the prompt's end that are read after its context was compressed: in a session, all that are new."""
+        return len(self._prompt) - (self._moment or 0)
+
+    @property
+    def meter(self) -> EntropyMeter | None:
+        """What measures the next pass; None before the first compression and where nobody asked."""
+        return self._meter if self.turns else None
+
+    @property
     def in_parts(self) -> bool:
         """Whether the prompt is read in more than one pass."""
         return self._moment is None or self.policy.block is not None or self._moment < len(self._prompt)
 
     @torch.inference_mode()  # as the pass was: the witness goes on with buffers that it made there
     def settle(self, state: State) -> None:
-        """After a pass: take its certificate, and compress if it is time. Doing it twice is doing it once."""
+        """After a pass: take what was seen of it, and compress if it is time. Doing it twice is doing it once."""
+        reads = state.num_seen <= len(self._prompt)
         if self.witness is not None and (step := self.witness.finish()) is not None:
-            (self.read if state.num_seen <= len(self._prompt) else self.certificates).append(step)
+            (self.read if reads else self.certificates).append(step)
+        if self._meter is not None and (entropy := self._meter.finish()) is not None:
+            (self.read_entropies if reads else self.entropies).append(entropy)
         if self._due(state):
             self.compress(state)
 

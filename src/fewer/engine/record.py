@@ -59,7 +59,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
     size = adapter.num_layers
     rows = sequence.rows_per_layer or (0,) * size
     steps = max(0, len(sequence.ids) - 1)
-    full = (len(request.prompt) + steps) * size
+    full = (len(request.prompt) - sequence.num_before + steps) * size
     aux = sequence.state.aux
     taken = aux.steps[:steps] if aux else []  # interrupted, the last pass may have given no token
     back = sum(step.token_layers for step in taken)
@@ -79,6 +79,7 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
             hidden_size=adapter.hidden_size,
             num_parameters=adapter.num_parameters,
             sha256=setting.source.sha256,
+            fingerprint=adapter.facts.fingerprint,
         ),
         run=RunRecord(
             device=str(adapter.device),
@@ -113,12 +114,13 @@ def write_receipt(sequence: Sequence, adapter: Adapter, setting: Setting) -> Rec
         plans=_plans(sequence),
         decisions=_decisions(sequence),
         revival=_revival(sequence, taken, steps),
-        eviction=write_eviction(sequence.keeper),
+        eviction=write_eviction(sequence),
         bypass=list_bypasses(sequence),
         seconds=_seconds(sequence, setting),
         memory=_memory(sequence, adapter, len(request.prompt) + steps),
         output=_output(sequence),
         certificate=write_certificate(sequence, steps),
+        gate=None,
     )
 
 
@@ -156,6 +158,7 @@ def _prompt(sequence: Sequence, size: int) -> PromptRecord:
     )
     return PromptRecord(
         num_tokens=len(prompt),
+        num_before=sequence.num_before,
         num_protected=prompt.num_protected,
         query_len=prompt.query[1] - prompt.query[0],
         truncated_tokens=prompt.truncated,

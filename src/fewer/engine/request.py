@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fewer.decide import Evidence
 from fewer.errors import bad
 from fewer.evict import Policy
 from fewer.prune import PLANNERS
@@ -19,7 +20,8 @@ class Request:
     """A prompt with its own settings. `prune` decides which prompt tokens go deeper; None computes them all.
 
     evict: which keys and values stay when the prompt has been read, and after; None keeps them all.
-    layout_s: seconds already spent on tokenising and laying out, for the receipt.
+    layout_s: seconds already spent on tokenising and laying out, for the receipt. evidence: whether to collect what
+    `fewer.decide.signals` read, on the answer's `evidence`; it changes no token, and costs time.
     """
 
     prompt: Prompt
@@ -27,6 +29,7 @@ class Request:
     prune: Planner | None = None
     layout_s: float = 0.0
     evict: Policy | None = None
+    evidence: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.prompt, Prompt):
@@ -43,6 +46,8 @@ class Request:
         if self.evict is not None and not isinstance(self.evict, Policy):
             way_out = 'Make one with fewer.evict.make_policy("systematic:question", budget="25%").'
             raise bad("evict", self.evict, "a Policy or None", way_out)
+        if not isinstance(self.evidence, bool):
+            raise bad("evidence", self.evidence, "True or False", "Leave it out where no signal is wanted.")
 
 
 def _suggest(given: object) -> str:
@@ -54,6 +59,7 @@ def _suggest(given: object) -> str:
         "random": 'RandomPrune(keep="50%")',
         "static": 'StaticPrune(keep="50%")',
         "ends": 'EndsPrune(keep="50%")',
+        "lexical": 'LexicalPrune(keep="50%")',
         "lazyllm": 'LazyLLM("balanced")',
         "entroprefill": "EntroPrefill()",
     }
@@ -84,6 +90,8 @@ class Answer:
     finish_reason: str
     receipt: Receipt
     logprobs: tuple[TokenLogprob, ...] | None = None
+    evidence: Evidence | None = None  # where the request asked for it
+    first: Answer | None = None  # in a session: the answer over the compressed cache, where this one replaced it
 
 
 def as_request(item: object) -> Request:
@@ -100,7 +108,7 @@ def make_sampling(settings: dict[str, Any]) -> Sampling:
     unknown = sorted(set(settings) - set(Sampling.__dataclass_fields__))
     if unknown:
         raise TypeError(
-            f"unknown keyword {unknown[0]!r}; known ones are prune, evict, system, split, sinks, answer_prefix, "
-            "truncate, chat, wording, " + ", ".join(Sampling.__dataclass_fields__)
+            f"unknown keyword {unknown[0]!r}; known ones are prune, evict, evidence, system, split, sinks, "
+            "answer_prefix, truncate, chat, wording, " + ", ".join(Sampling.__dataclass_fields__)
         )
     return Sampling(**settings)

@@ -25,13 +25,17 @@ __all__ = ["Sampler"]
 class Sampler:
     """Draws the tokens of one request, and remembers how close the calls were.
 
-    `margins`: the best logit minus the second, of the model itself, at every token.
+    `margins`: the best logit minus the second, of the model itself, at every token. `logprobs`: of every token, where
+    the sampling or `keeps_logprobs` asks for them.
     """
 
-    def __init__(self, sampling: Sampling, prompt_ids: Tensor, device: torch.device) -> None:
+    def __init__(
+        self, sampling: Sampling, prompt_ids: Tensor, device: torch.device, keeps_logprobs: bool = False
+    ) -> None:
         self.sampling = sampling
         self.margins: list[float] = []
         self.logprobs: list[TokenLogprob] = []
+        self._keeps_logprobs = keeps_logprobs or sampling.logprobs is not None
         self._generator = torch.Generator(device).manual_seed(sampling.seed)
         self._processors = _processors(sampling)
         self._penalised = sampling.repetition_penalty != 1.0
@@ -51,8 +55,8 @@ class Sampler:
                 token = int(torch.multinomial(scores.softmax(-1), 1, generator=self._generator))
             else:
                 token = int(scores.argmax())
-        if self.sampling.logprobs is not None:
-            self.logprobs.append(_logprob(logits[0], token, self.sampling.logprobs))
+        if self._keeps_logprobs:
+            self.logprobs.append(_logprob(logits[0], token, self.sampling.logprobs or 0))
         if self._penalised:
             self._ids = torch.cat([self._ids, self._ids.new_tensor([[token]])], dim=1)
         return token

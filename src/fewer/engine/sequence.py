@@ -71,11 +71,13 @@ class Sequence:
         """What the next pass computes: the prompt, a part of it, or the newest token."""
         request, keeper = self.request, self.keeper
         if self.prefill is not None:
-            witness = None if keeper is None else keeper.witness
-            return Segment(self.state, torch.tensor(self.ids[-1:]), witness=witness)
+            newest = torch.tensor(self.ids[-1:])
+            if keeper is None:
+                return Segment(self.state, newest)
+            return Segment(self.state, newest, witness=keeper.witness, meter=keeper.meter)
         if keeper is not None and self.in_parts:
             ids = request.prompt.ids[keeper.part(self.state)]
-            part = Segment(self.state, ids, seed=request.sampling.seed, witness=keeper.witness)
+            part = Segment(self.state, ids, seed=request.sampling.seed, witness=keeper.witness, meter=keeper.meter)
             return self.parts.setdefault(self.state.num_seen, part)
         ids = request.prompt.ids[self.state.num_seen :]
         return Segment(self.state, ids, request.prune, request.prompt, request.sampling.seed)
@@ -96,13 +98,20 @@ class Sequence:
         return result
 
 
-def read_parts(adapter: Adapter, sequence: Sequence) -> Prefilled:
-    """Read a prompt part by part, alone; the error of a part is in the result."""
-    begin = time.perf_counter()
+def read_parts(adapter: Adapter, sequence: Sequence, first: Prefilled | None = None) -> Prefilled:
+    """Read a prompt part by part, alone; the error of a part is in the result.
+
+    first: its first part (or the whole), where that was read with others. Its seconds count.
+    """
+    begin, seconds, shared = time.perf_counter(), 0.0, False
+    if first is not None:
+        seconds, shared = first.seconds, first.shared
     while True:
-        segment = sequence.segment()
+        segment = sequence.segment() if first is None else first.segment
         try:
-            result = sequence.settle(forward(adapter, [segment])[0])
+            result = first.error or first.logits if first is not None else forward(adapter, [segment])[0]
+            assert result is not None
+            result, first = sequence.settle(result), None
         except Exception as error:
             result = error
         if isinstance(result, Exception):
@@ -110,4 +119,4 @@ def read_parts(adapter: Adapter, sequence: Sequence) -> Prefilled:
         if not sequence.unread:
             break
     adapter.settle()
-    return Prefilled(segment, result, None, time.perf_counter() - begin - sequence.evict_s, False)
+    return Prefilled(segment, result, None, seconds + time.perf_counter() - begin - sequence.evict_s, shared)

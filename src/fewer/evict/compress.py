@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from fewer.errors import bad
+from fewer.evict.boundary import measure_boundary
 from fewer.evict.checks import check_score, check_selection
 from fewer.evict.policy import Policy
-from fewer.evict.size import find_sizes, mark_core
+from fewer.evict.size import find_sizes, mark_core, score_rows
 from fewer.kv import LayerKV, State
 from fewer.types import CacheView, Sample, Selection
 
@@ -39,6 +40,8 @@ class Eviction:
     pi: Tensor | None  # [L, 10] int64: kept rows by the tenth in which their pi lies; None where it is not known
     certain: int  # kept rows with pi = 1, or all of them where it is not known
     seconds: float
+    mass: Tensor | None = None  # [L, kv_heads] float32, the share of the score that left; see `measure_boundary`
+    margin: Tensor | None = None  # [L, kv_heads] float32, between kept and evicted scores, in their SD; or NaN
 
     @property
     def num_evicted(self) -> int:
@@ -63,11 +66,13 @@ def compress(
     after, padding, known = [], [], []
     certain = 0
     chosen: list[tuple[Selection, Tensor]] = []
+    measured: list[tuple[Tensor, Tensor]] = []
     for index in range(len(state.layers)):
         view = _look(state, index)
         before.append(_rows(view))
-        selection, scored = _choose(view, policy, num_tokens or state.num_seen, seed, turn)
+        selection, scored, boundary = _choose(view, policy, num_tokens or state.num_seen, seed, turn)
         chosen.append((selection, scored))
+        measured.append(boundary)
         after.append(selection.count.cpu())
         padding.append(int(selection.idx.numel() - selection.count.sum()))
         certain += int(selection.count.sum())
@@ -85,6 +90,7 @@ def compress(
         _apply(kv, selection, policy)
     if state.queries is not None:
         state.queries.compressed()
+    mass, margin = (torch.stack(parts).cpu() for parts in zip(*measured, strict=True))
     return Eviction(
         num_seen=state.num_seen,
         rows_before=torch.stack(before),
@@ -95,6 +101,8 @@ def compress(
         pi=torch.stack(known) if known else None,
         certain=certain,
         seconds=time.perf_counter() - begin,
+        mass=mass,
+        margin=margin,
     )
 
 
@@ -128,9 +136,15 @@ def _rows(view: CacheView) -> Tensor:
     return torch.full((heads,), size) if view.padding is None else (~view.padding).sum(1).cpu()
 
 
-def _choose(view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: int) -> tuple[Selection, Tensor]:
-    """Score the rows, mark those that are not up for choice, and let the design draw. Also returns the score."""
-    score = scored = check_score(policy.score(view), view, policy.score.name)
+def _choose(
+    view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: int
+) -> tuple[Selection, Tensor, tuple[Tensor, Tensor]]:
+    """Score the rows, mark those that are not up for choice, and let the design draw.
+
+    Also returns the score, and what the choice did to it.
+    """
+    found, attention = score_rows(view, policy.score)
+    score = scored = check_score(found, view, policy.score.name)
     keeps = view.pos >= view.next_pos - policy.recent
     if policy.sinks:
         keeps |= view.pos < policy.sinks
@@ -145,12 +159,14 @@ def _choose(view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: i
     certain = torch.isposinf(score).sum(1)
     minimum = certain + (certain < rows).long() if policy.known else certain
     keep = policy.budget.at(view.layer, view.num_layers, rows, num_tokens, score, minimum)
+    drawn_by = score
     if policy.known:
         marked = mark_core(score, keep, policy.certain_core)
-        sizes = find_sizes(view, policy.score, scored) if policy.sizes == "spread" else scored
-        score = torch.where(torch.isinf(marked), marked, sizes)
+        sizes = find_sizes(view, policy.score, scored, attention) if policy.sizes == "spread" else scored
+        drawn_by = torch.where(torch.isinf(marked), marked, sizes)
     generator = torch.Generator().manual_seed((seed * 1_000_003 + turn * 8191 + view.layer) % 2**63)
-    return check_selection(policy.design.draw(score, keep, generator), score, policy.design.name), scored
+    selection = check_selection(policy.design.draw(drawn_by, keep, generator), drawn_by, policy.design.name)
+    return selection, scored, measure_boundary(score, selection)
 
 
 def _apply(kv: LayerKV, selection: Selection, policy: Policy) -> None:

@@ -38,8 +38,10 @@ def make_policy(name: str | None, budget: int | float | str | Keep | None = None
     everything = settings_of_policy(name)
     for key, value in settings.items():
         if key not in everything:
+            owners = [score for score, make in SCORES.items() if key in signature(make).parameters]
             near = get_close_matches(key, everything, 1)
             way_out = f"Did you mean {near[0]}?" if near else "Leave it out."
+            way_out = f"It is a setting of {', '.join(owners)}." if owners else way_out
             raise bad(f"the setting {key} of {name}", value, f"one of {', '.join(everything)}", way_out)
     if budget is None:
         raise bad("budget", None, "a count of tokens or a share", 'Write for example budget="25%".')

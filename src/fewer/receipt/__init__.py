@@ -3,6 +3,7 @@
 from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
 from fewer.receipt.compare import Comparison, Quantity
 from fewer.receipt.eviction import CompressionRecord, EvictionRecord
+from fewer.receipt.gate import AnswerRecord, GateRecord
 from fewer.receipt.model import SCHEMA_VERSION, Receipt
 from fewer.receipt.parts import (
     ChunkRecord,
@@ -21,6 +22,7 @@ from fewer.receipt.revival import RevivalRecord
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AnswerRecord",
     "CertificateRecord",
     "ChunkRecord",
     "Comparison",
@@ -28,6 +30,7 @@ __all__ = [
     "ComputedRecord",
     "DecisionRecord",
     "EvictionRecord",
+    "GateRecord",
     "MemoryRecord",
     "ModelRecord",
     "OutputRecord",

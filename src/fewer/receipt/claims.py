@@ -80,14 +80,22 @@ class CertificateRecord(BaseModel):
     """The same for each layer, or null; for estimates averaged over heads, each layer at its largest of six steps."""
     steps: tuple[Annotated[Number, Field(ge=0)], ...]
     """The radius of each decode step since the first compression, averaged over layers and heads; may be empty."""
+    clipped: Annotated[Number, Field(ge=0)] | None
+    """As radius, every radius of a layer and head counted as 1 where it is above 1, before the average; null for none
+    and for bound. It changes less from draw to draw: a few heads whose radii are in the tens do not make up the mean.
+    Where kind is calibrated, times the same factor."""
+    clipped_per_layer: tuple[Annotated[Number, Field(ge=0)], ...] | None
+    """per_layer with the same clipping; null for none and for bound."""
+    clipped_steps: tuple[Annotated[Number, Field(ge=0)], ...]
+    """steps with the same clipping; empty for none and for bound."""
     assumptions: tuple[Text, ...]
-    """What the claim stands on."""
+    """What the claim stands on; where there is a colon, a short name is before it."""
     says: Text
-    """The claim in one sentence, with the unit of radius."""
+    """The claim in one sentence, with the unit of radius; for none, after a colon why there is no claim, or nothing."""
 
     @classmethod
-    def none(cls) -> CertificateRecord:
-        """The certificate that claims nothing."""
+    def none(cls, why: str = "") -> CertificateRecord:
+        """The certificate that claims nothing. why: in a few words, where something could have been claimed."""
         return cls(
             kind="none",
             delta=None,
@@ -96,23 +104,29 @@ class CertificateRecord(BaseModel):
             largest=None,
             per_layer=None,
             steps=(),
+            clipped=None,
+            clipped_per_layer=None,
+            clipped_steps=(),
             assumptions=(),
-            says=NOTHING_CLAIMED,
+            says=f"{NOTHING_CLAIMED}: {why}" if why else NOTHING_CLAIMED,
         )
 
     @model_validator(mode="after")
     def _check(self) -> CertificateRecord:
-        numbers = (self.delta, self.radius, self.mean, self.largest, self.per_layer, self.steps)
+        extra = (self.mean, self.largest, self.steps, self.clipped, self.clipped_per_layer, self.clipped_steps)
+        nothing = (None, None, (), None, None, ())
         if self.kind == "none":
-            if (*numbers, self.assumptions) != (None, None, None, None, None, (), ()):
+            rest = (self.delta, self.radius, self.per_layer, self.assumptions)
+            if (extra, rest) != (nothing, (None, None, None, ())):
                 raise bad("kind", "none", "a kind that can carry numbers and assumptions", "Leave them out.")
-            if self.says != NOTHING_CLAIMED:
-                raise bad("says", self.says, f"{NOTHING_CLAIMED!r} for kind none", "Use CertificateRecord.none().")
+            if self.says != NOTHING_CLAIMED and not self.says.startswith(NOTHING_CLAIMED + ": "):
+                legal = f"{NOTHING_CLAIMED!r} for kind none, or that and why after a colon"
+                raise bad("says", self.says, legal, "Use CertificateRecord.none().")
             return self
         if self.radius is None:
             raise bad("radius", None, f"a number for kind {self.kind}", "Pass it, or claim nothing: kind none.")
         if self.kind == "bound":
-            if (self.delta, self.mean, self.largest, self.steps) != (None, None, None, ()):
+            if (self.delta, extra) != (None, nothing):
                 raise bad("kind", "bound", "estimate or calibrated where there is a level or steps", "Leave them out.")
             return self
         if self.delta is None:
@@ -121,12 +135,21 @@ class CertificateRecord(BaseModel):
         return self
 
     def _check_steps(self) -> None:
-        """The summaries of an estimate are those of its steps and layers."""
+        """The summaries of an estimate are those of its steps and layers, and clipping makes none larger."""
         if not self.steps or self.per_layer is None:
             missing = "per_layer" if self.steps else "steps"
             raise bad(missing, getattr(self, missing), f"numbers for kind {self.kind}", "Claim nothing without them.")
+        for name, some, whole in (
+            ("clipped_steps", self.clipped_steps, self.steps),
+            ("clipped_per_layer", self.clipped_per_layer or (), self.per_layer),
+        ):
+            if len(some) != len(whole):
+                raise bad(f"the length of {name}", len(some), f"{len(whole)}, as before clipping", "Clip every number.")
+            if any(less > more * (1 + 1e-6) for less, more in zip(some, whole, strict=True)):
+                raise bad(name, list(some), "nowhere above the same before clipping", "Clip, then average.")
         for name, value, wanted in (
             ("radius", self.radius, max(self.steps[:FIRST])),
+            ("clipped", self.clipped, max(self.clipped_steps[:FIRST])),
             ("mean", self.mean, fmean(self.steps)),
             ("largest", self.largest, max(self.steps)),
         ):

@@ -23,7 +23,7 @@ EVERYTHING: tuple[Kind, ...] = ("work", "first token", "decoding", "KV bytes", "
 SECONDS: tuple[Kind, ...] = ("first token", "decoding")
 REVIVAL = ("tokens that came back", "token-layers for them", "states held, bytes")
 EVICTION = ("evicting, s", "KV at its largest, bytes", "KV after the last eviction, bytes", "KV padding, bytes")
-CERTIFICATE = ("certificate, first steps", "certificate, mean", "certificate, largest")
+CERTIFICATE = ("certificate, first steps", "certificate, mean", "certificate, largest", "certificate, clipped")
 OPTIONAL = {*REVIVAL, *EVICTION, *CERTIFICATE}  # left out where neither receipt has them
 
 # What must be equal before a ratio may be read: its name, where it stands, and the kinds of number it matters to.
@@ -31,6 +31,7 @@ CONDITIONS: tuple[tuple[str, Callable[[Receipt], object], tuple[Kind, ...]], ...
     ("the number of layers", lambda receipt: receipt.model.num_layers, EVERYTHING),
     ("the number of parameters", lambda receipt: receipt.model.num_parameters, EVERYTHING),
     ("the prompt's length", lambda receipt: receipt.prompt.num_tokens, EVERYTHING),
+    ("the number of tokens read before", lambda receipt: receipt.prompt.num_before, ("work", "first token")),
     ("the number of decode steps", lambda receipt: receipt.computed.decode_steps, ("work", "KV bytes")),
     ("the kind of certificate", lambda receipt: receipt.certificate.kind, ("certificate",)),
     ("the certificate's level", lambda receipt: receipt.certificate.delta or "none", ("certificate",)),
@@ -131,6 +132,7 @@ def _list_numbers(receipt: Receipt) -> list[tuple[str, Kind, float | None]]:
         (CERTIFICATE[0], "certificate", claim.radius if claim.kind != "bound" else None),
         (CERTIFICATE[1], "certificate", claim.mean),
         (CERTIFICATE[2], "certificate", claim.largest),
+        (CERTIFICATE[3], "certificate", claim.clipped),
     ]
 
 
@@ -158,6 +160,7 @@ def _list_differences(this: Receipt, other: Receipt) -> tuple[str, ...]:
     pairs: list[tuple[str, object, object]] = [
         ("fewer's version", this.versions.fewer, other.versions.fewer),
         ("seed", this.run.seed, other.run.seed),
+        ("the gate", _write_gate(this), _write_gate(other)),
     ]
     for part in ("sampling", "prune", "evict"):
         left, right = getattr(this.settings, part), getattr(other.settings, part)
@@ -170,6 +173,12 @@ def _list_differences(this: Receipt, other: Receipt) -> tuple[str, ...]:
     found += [f"{describe_bypass(this)} here: {reason}" for reason in this.bypass]
     found += [f"{describe_bypass(other)} there: {reason}" for reason in other.bypass]
     return tuple(found)
+
+
+def _write_gate(receipt: Receipt) -> str:
+    if receipt.gate is None:
+        return "none"
+    return f"{receipt.gate.rule}, which {'had it computed again' if receipt.gate.fired else 'let it stand'}"
 
 
 def _write_settings(settings: dict[str, JsonValue] | None) -> str:

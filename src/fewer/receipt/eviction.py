@@ -1,10 +1,12 @@
 """What happened to the cache after the prompt was read: every compression that took rows away, and the bytes it freed.
 
-A row is one token's key and value in one key-value head of one layer. Not covered: which rows left, beyond the counts.
+A row is one token's key and value in one key-value head of one layer. Not covered: which rows left, beyond the counts
+for each head and for each chunk of the prompt.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, Field, model_validator
@@ -30,8 +32,12 @@ class CompressionRecord(BaseModel):
     """For each layer, the rows of each key-value head that stayed, without padding."""
     padding_per_layer: PerLayer
     """Rows that hold nothing, all heads together: shorter heads of a layer are filled up to its longest one."""
+    used_bytes_before: Count
+    """Keys and values of the rows before that held something: rows times the bytes of one."""
+    used_bytes_after: Count
+    """The same of the rows that stayed, without padding."""
     bytes_before: Count
-    """Keys and values of all layers before, measured from the storages: with reserved rows."""
+    """Keys and values of all layers before, measured from the storages: with padding and reserved rows."""
     bytes_after: Count
     """The same afterwards, with the padding and the rows reserved for tokens that may come."""
     evict_s: Seconds
@@ -75,6 +81,13 @@ class CompressionRecord(BaseModel):
             if self.padding_per_layer[layer - 1] != padding:
                 name, legal = f"padding_per_layer at layer {layer}", f"{padding}, what the longest head has more"
                 raise bad(name, self.padding_per_layer[layer - 1], legal, "Count the rows that hold nothing.")
+        for when, used, held in (
+            ("before", self.used_bytes_before, self.bytes_before),
+            ("after", self.used_bytes_after, self.bytes_after),
+        ):
+            if used > held:
+                legal = f"at most bytes_{when} = {held}, what is held"
+                raise bad(f"used_bytes_{when}", used, legal, "Count rows that are there.")
         if self.num_after == self.num_before:
             legal = f"below num_before = {self.num_before}"
             raise bad("num_after", self.num_after, legal, "Record compressions that took something away.")
@@ -96,6 +109,9 @@ class EvictionRecord(BaseModel):
     """Every compression that took something away, in order; empty where the budget covered every row."""
     most_bytes: Count
     """The most that keys and values held at a compression, before or after it; 0 where there was none."""
+    rows_per_chunk: tuple[PerLayer, ...]
+    """For each chunk of the prompt, in order, and for each layer: rows of its tokens that the cache holds at the end,
+    all key-value heads together. A full run holds (stop - start) times num_kv_heads."""
 
     @model_validator(mode="after")
     def _check(self) -> EvictionRecord:
@@ -107,3 +123,14 @@ class EvictionRecord(BaseModel):
         if seen != sorted(set(seen)):
             raise bad("num_seen of the compressions", seen, "in ascending order", "Record each compression once.")
         return self
+
+
+def check_chunks(record: EvictionRecord, sizes: Sequence[int], num_kv_heads: int) -> None:
+    """Raise BadInput unless there is an entry for each chunk, of no more rows than its tokens have in a layer."""
+    if len(record.rows_per_chunk) != len(sizes):
+        legal = f"{len(sizes)}, one for each chunk"
+        raise bad("the length of rows_per_chunk", len(record.rows_per_chunk), legal, "Count every chunk's rows.")
+    for number, (rows, size) in enumerate(zip(record.rows_per_chunk, sizes, strict=True), 1):
+        if max(rows, default=0) > size * num_kv_heads:
+            legal = f"at most {size * num_kv_heads}, tokens times heads"
+            raise bad(f"rows_per_chunk of chunk {number}", max(rows), legal, "Count each row once.")

@@ -17,9 +17,10 @@ from pydantic import BaseModel, model_validator
 
 from fewer.errors import bad
 from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
-from fewer.receipt.eviction import EvictionRecord
+from fewer.receipt.eviction import EvictionRecord, check_chunks
 from fewer.receipt.fields import STRICT, Text
 from fewer.receipt.files import write_file
+from fewer.receipt.gate import GateRecord, check_gate
 from fewer.receipt.parts import (
     ComputedRecord,
     MemoryRecord,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from fewer.receipt.compare import Comparison
 
-SCHEMA_VERSION: Literal["4"] = "4"
+SCHEMA_VERSION: Literal["5"] = "5"
 
 
 class Receipt(BaseModel):
@@ -47,7 +48,7 @@ class Receipt(BaseModel):
 
     model_config = STRICT
 
-    schema_version: Literal["4"]
+    schema_version: Literal["5"]
     """The version of this format."""
     model: ModelRecord
     """The model that answered."""
@@ -79,6 +80,9 @@ class Receipt(BaseModel):
     """The answer, without its text."""
     certificate: CertificateRecord
     """What can be claimed about the part left out."""
+    gate: GateRecord | None
+    """Whether a gate had the answer computed again, and why; null where none was asked. Then the rest of the receipt is
+    about the answer that was given, and `gate.first` about the one before it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -100,10 +104,14 @@ class Receipt(BaseModel):
             if parts != rows:
                 name = f"protected and kept tokens at layer {index + 1}"
                 raise bad(name, parts, f"prefill_rows_per_layer = {rows}", "Count each token once.")
-        full = (prompt.num_tokens + computed.decode_steps) * size
+        new = prompt.num_tokens - prompt.num_before
+        full = (new + computed.decode_steps) * size
         if computed.token_layers_full != full:
-            legal = f"(prompt tokens + decode_steps) x layers = {full}"
+            legal = f"(prompt tokens not read before + decode_steps) x layers = {full}"
             raise bad("token_layers_full", computed.token_layers_full, legal, "Count the prompt and the steps.")
+        if (most := max(computed.prefill_rows_per_layer, default=0)) > new:
+            legal = f"at most {new}, the prompt tokens not read before"
+            raise bad("prefill_rows_per_layer", most, legal, "Count what this request computed.")
         if computed.token_layers_computed < sum(computed.prefill_rows_per_layer):
             legal = f"at least the prefill's rows, {sum(computed.prefill_rows_per_layer)}"
             raise bad("token_layers_computed", computed.token_layers_computed, legal, "Add prefill and decoding.")
@@ -115,6 +123,7 @@ class Receipt(BaseModel):
                 way_out = "Number layers from 1; 0 is the embedding."
                 raise bad("the layer of a plan or decision", layer, f"0 to {size}", way_out)
         self._check_eviction()
+        check_gate(self)
         return self
 
     def _check_eviction(self) -> None:
@@ -136,6 +145,8 @@ class Receipt(BaseModel):
         if self.seconds.evict_s < took * (1 - 1e-6):
             legal = f"at least the sum of the compressions', {took:.6g}"
             raise bad("evict_s", self.seconds.evict_s, legal, "Add up the compressions.")
+        if record is not None:
+            check_chunks(record, [chunk.stop - chunk.start for chunk in self.prompt.chunks], self.model.num_kv_heads)
         if len(self.certificate.steps) > self.computed.decode_steps:
             legal = f"at most {self.computed.decode_steps}, the decode steps"
             raise bad("the certificate's steps", len(self.certificate.steps), legal, "Leave out a step without token.")
@@ -155,6 +166,8 @@ class Receipt(BaseModel):
             found[f"revived_per_layer of chunk {number}"] = chunk.revived_per_layer
         if self.certificate.per_layer is not None:
             found["per_layer of the certificate"] = self.certificate.per_layer
+        for number, rows in enumerate(self.eviction.rows_per_chunk if self.eviction else (), 1):
+            found[f"rows_per_chunk of chunk {number}"] = rows
         return found
 
     def to_table(self) -> RenderableType:

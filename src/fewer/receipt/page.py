@@ -69,7 +69,7 @@ def _load_template() -> Template:
 
 
 def _draw_rows(receipt: Receipt) -> list[Bar]:
-    size = receipt.prompt.num_tokens
+    size = receipt.prompt.num_tokens - receipt.prompt.num_before
     return [
         Bar(rows / size if size else 0.0, 1.0, f"layer {layer}: {rows:,} of {format_count(size, 'prompt token')}")
         for layer, rows in enumerate(receipt.computed.prefill_rows_per_layer, 1)
@@ -131,9 +131,9 @@ def _list_eviction_figures(receipt: Receipt) -> list[tuple[str, str, str]]:
     compressions = receipt.eviction.compressions if receipt.eviction else ()
     if not compressions:
         return []
-    last, before = compressions[-1], compressions[0].bytes_before
+    last, before = compressions[-1], compressions[0].used_bytes_before
     seen = last.num_seen * receipt.model.num_layers * receipt.model.num_kv_heads
-    small = f"of tokens seen; {format_bytes(before)} before, {format_bytes(last.bytes_after)} after"
+    small = f"of tokens seen; {format_bytes(before)} before, {format_bytes(last.used_bytes_after)} after"
     return [("Rows kept", format_share(last.num_after, seen), small)]
 
 
@@ -185,6 +185,7 @@ def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
                 ("computed twice", f"{receipt.computed.token_layers_repeated:,}"),
                 ("decode steps", f"{receipt.computed.decode_steps:,}"),
                 ("question", format_count(receipt.prompt.query_len, "token")),
+                *((("read before", format_count(before, "token")),) if (before := receipt.prompt.num_before) else ()),
                 ("cut off before the run", format_count(receipt.prompt.truncated_tokens, "token")),
             ],
         ),
@@ -219,6 +220,9 @@ def _list_cards(receipt: Receipt) -> list[tuple[str, Facts]]:
             ],
         ),
     ]
+    if receipt.gate:
+        labels = ("decision", "first run", "second run", "tokens")
+        cards.insert(0, ("Gate", list(zip(labels, summary.describe_gate(receipt.gate), strict=False))))
     for heading, settings in (
         ("Sampling", receipt.settings.sampling),
         ("Pruning asked for", receipt.settings.prune),

@@ -43,6 +43,8 @@ class ModelRecord(BaseModel):
     """Weights in the model, tied ones counted once."""
     sha256: Text | None
     """The checksum of the weights' file, or null where it was not computed."""
+    fingerprint: Text
+    """Of the shapes and of some rows of every weight: the same in every number format, and in every place."""
 
 
 class RunRecord(BaseModel):
@@ -123,6 +125,8 @@ class PromptRecord(BaseModel):
 
     num_tokens: Count
     """Tokens in the prompt that was run."""
+    num_before: Count
+    """The first of them that an earlier request of the same session had read; no layer computed them for this one."""
     num_protected: Count
     """Tokens that no pruning may leave out: system text, template, delimiters, question, sinks."""
     query_len: Count
@@ -143,6 +147,9 @@ class PromptRecord(BaseModel):
         if max(self.protected_per_layer, default=0) > self.num_protected:
             legal, way_out = f"at most num_protected = {self.num_protected}", "Count each token once."
             raise bad("protected_per_layer", max(self.protected_per_layer), legal, way_out)
+        if self.num_before > self.num_tokens:
+            legal, way_out = f"at most num_tokens = {self.num_tokens}", "Count tokens of the prompt."
+            raise bad("num_before", self.num_before, legal, way_out)
         return self
 
 
@@ -165,7 +172,7 @@ class ComputedRecord(BaseModel):
     model_config = STRICT
 
     token_layers_full: Count
-    """What a full run computes for this prompt and answer: (prompt tokens + decode_steps) x layers."""
+    """What a full run computes for this prompt and answer: (num_tokens - num_before + decode_steps) x layers."""
     token_layers_computed: Count
     """What this run computed, prefill and decoding."""
     token_layers_repeated: Count

@@ -9,8 +9,8 @@ from fewer.receipt import summary
 from fewer.receipt.claims import CertificateRecord
 from fewer.receipt.eviction import TENTHS, CompressionRecord, EvictionRecord
 from fewer.receipt.model import Receipt
-from fewer.receipt.picture import Bar, Cell, Row, draw_steps
-from fewer.receipt.units import format_count, format_share
+from fewer.receipt.picture import MAX_TITLE, Bar, Cell, Row, draw_steps
+from fewer.receipt.units import clip, format_count, format_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Remains:
     pi_bars: list[Bar]  # none where the probabilities are not known
     pi_words: str
     most_rows: str  # in a tenth
+    chunks: list[Row]  # of each chunk of the prompt, what the cache holds at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +52,21 @@ def draw_remains(receipt: Receipt) -> Remains | None:
         pi_bars=_draw_pi(last),
         pi_words=_count_pi(last),
         most_rows=f"{max(last.rows_by_pi or (0,)):,}",
+        chunks=_draw_chunks(receipt, record),
     )
 
 
 def draw_radii(claim: CertificateRecord) -> Radii:
-    """Of each step, averaged over layers and heads, and of each layer, averaged over heads."""
-    by_layer = claim.per_layer or ()
+    """Of each step, averaged over layers and heads, and of each layer, over heads; radii above 1 count as 1."""
+    by_layer = claim.clipped_per_layer or ()
     highest = max(by_layer, default=0.0)
     return Radii(
         words=summary.describe_radii(claim),
-        steps=draw_steps(claim.steps, _say_radius),
+        steps=draw_steps(claim.clipped_steps, _say_radius),
         layers=[
             Bar(value / (highest or 1.0), 0.0, f"layer {layer}: {value:.4g}") for layer, value in enumerate(by_layer, 1)
         ],
-        highest_step=f"{claim.largest or 0.0:.3g}",
+        highest_step=f"{max(claim.clipped_steps, default=0.0):.3g}",
         highest_layer=f"{highest:.3g}",
     )
 
@@ -94,6 +96,21 @@ def _draw_head(title: str, rows: list[int], num_seen: int) -> Row:
     span = f"{low:,} to " if low < high else ""
     says = f"{title}: {span}{format_count(high, 'row')} a layer"
     return Row(title, f"{sum(rows):,}", format_share(sum(rows), num_seen * len(rows)), cells, says)
+
+
+def _draw_chunks(receipt: Receipt, record: EvictionRecord) -> list[Row]:
+    heads, drawn = receipt.model.num_kv_heads, []
+    for number, (chunk, rows) in enumerate(zip(receipt.prompt.chunks, record.rows_per_chunk, strict=True), 1):
+        full = (chunk.stop - chunk.start) * heads
+        cells = [
+            Cell(held / full if full else 0.0, f"layer {layer}: {held:,} of {format_count(full, 'row')} held")
+            for layer, held in enumerate(rows, 1)
+        ]
+        share = format_share(sum(rows), full * len(rows))
+        title = clip(chunk.title or f"chunk {number}", MAX_TITLE)
+        says = f"{title}: {sum(rows):,} of {format_count(full * len(rows), 'row')} held"
+        drawn.append(Row(title, f"{chunk.stop - chunk.start:,}", share, cells, says))
+    return drawn
 
 
 def _draw_pi(last: CompressionRecord) -> list[Bar]:

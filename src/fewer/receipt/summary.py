@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from pydantic import JsonValue
 
 from fewer.receipt.claims import CertificateRecord, DecisionRecord, PlanRecord
 from fewer.receipt.eviction import CompressionRecord
+from fewer.receipt.gate import GateRecord
 from fewer.receipt.model import Receipt
 from fewer.receipt.revival import RevivalRecord
 from fewer.receipt.units import format_bytes, format_count, format_seconds, format_share
@@ -30,7 +33,9 @@ def describe_prompt(receipt: Receipt) -> str:
     """Tokens by part, and what was cut off."""
     prompt = receipt.prompt
     inside = prompt.num_tokens - prompt.num_protected
-    words = f"{format_count(prompt.num_tokens, 'token')}: {prompt.num_protected:,} protected"
+    words = format_count(prompt.num_tokens, "token")
+    words += f", {prompt.num_before:,} of them read before" if prompt.num_before else ""
+    words += f": {prompt.num_protected:,} protected"
     words += f", {inside:,} in {format_count(len(prompt.chunks), 'chunk')}" if prompt.chunks else ", no chunks"
     cut = prompt.truncated_tokens
     return words + (f"; {format_count(cut, 'more token')} cut off before the run" if cut else "")
@@ -142,10 +147,19 @@ def describe_compression(each: CompressionRecord) -> str:
     """What one compression of the cache left."""
     before, after = each.num_before, each.num_after
     words = f"after {format_count(each.num_seen, 'token')}: {format_share(after, before)} of the rows stayed "
-    words += f"({after:,} of {before:,}); {format_bytes(each.bytes_before)} before, "
-    words += f"{format_bytes(each.bytes_after)} after"
-    words += f" with {format_count(each.num_padding, 'row')} of padding" if each.num_padding else ""
+    words += f"({after:,} of {before:,}); {format_bytes(each.used_bytes_before)} in use before, "
+    words += f"{format_bytes(each.used_bytes_after)} after; {format_bytes(each.bytes_before)} and "
+    words += f"{format_bytes(each.bytes_after)} held with reserved rows"
+    words += f" and {format_count(each.num_padding, 'row')} of padding" if each.num_padding else ""
     return f"{words}; {format_seconds(each.evict_s)}"
+
+
+def describe_rows(receipt: Receipt, first: int, stop: int) -> str:
+    """The share of the rows of these chunks, from 0, that the cache holds at the end; a dash without eviction."""
+    rows = receipt.eviction.rows_per_chunk[first:stop] if receipt.eviction else ()
+    tokens = sum(chunk.stop - chunk.start for chunk in receipt.prompt.chunks[first:stop])
+    full = tokens * receipt.model.num_kv_heads * receipt.model.num_layers
+    return format_share(sum(map(sum, rows)), full) if rows else "-"
 
 
 def describe_bypass(receipt: Receipt) -> str:
@@ -155,6 +169,25 @@ def describe_bypass(receipt: Receipt) -> str:
     return "not evicted" if receipt.settings.prune is None else "not done"
 
 
+def describe_gate(record: GateRecord) -> list[str]:
+    """What was decided and why; where there were two runs also the first, the second, and how far they agree."""
+    again = record.again
+    if again is None:
+        return [f"the answer stands: {record.reason}"]
+    budget = "the full cache" if record.escalate == "full" else f"a budget of {record.escalate}"
+    lines = [f"computed again with {budget}: {record.reason}"]
+    for run in (record.first, again):
+        work = f"{run.token_layers_computed:,} token-layers, {format_bytes(run.kv_used_bytes)} of cache in use"
+        tokens = f"{format_count(run.num_tokens, 'token')}, {ENDED[run.finish_reason]}"
+        lines.append(f"{tokens}; {work}; {format_seconds(run.total_s)}")
+    agree = f"the first {format_count(record.num_agreeing or 0, 'token')} agree"
+    if record.num_agreeing == record.first.num_tokens == again.num_tokens:
+        agree = "the tokens are the same"
+    if record.kept_token_layers:
+        agree += f"; reading the answer into the compressed cache took {format_seconds(record.kept_s)} more"
+    return [*lines, agree]
+
+
 def describe_claim(receipt: Receipt) -> str:
     """What can be claimed about the part left out."""
     claim: CertificateRecord = receipt.certificate
@@ -162,12 +195,23 @@ def describe_claim(receipt: Receipt) -> str:
         evicted = receipt.eviction is not None and receipt.eviction.compressions
         nothing_left_out = not receipt.computed.token_layers_skipped and not evicted
         return f"none; {claim.says}" + (" (no token was left out)" if nothing_left_out else "")
-    return f"{claim.kind}, {claim.radius:.4g}: {claim.says}"
+    if claim.clipped is None:
+        return f"{claim.kind}, {claim.radius:.4g}: {claim.says}"
+    numbers = f"{claim.clipped:.4g} with radii above 1 counted as 1, {claim.radius:.4g} without"
+    return f"{claim.kind}, {numbers}: {claim.says}"
+
+
+def describe_assumptions(claim: CertificateRecord) -> str:
+    """The short names of what the claim stands on, an assumption without a name in full; empty where there are none."""
+    names = ", ".join(text.partition(": ")[0] for text in claim.assumptions)
+    named = any(": " in text for text in claim.assumptions)
+    return names and f"if {names}" + (" (in full in the JSON)" if named else "")
 
 
 def describe_radii(claim: CertificateRecord) -> str:
     """All steps of an estimate in a line; empty where there are none."""
     if claim.mean is None or claim.largest is None:
         return ""
-    steps = format_count(len(claim.steps), "step")
-    return f"over {steps} the mean is {claim.mean:.4g} and the largest {claim.largest:.4g}"
+    steps, clipped = format_count(len(claim.steps), "step"), claim.clipped_steps
+    words = f"over {steps} the mean is {fmean(clipped):.4g} and the largest {max(clipped):.4g}"
+    return f"{words}; not clipped, {claim.mean:.4g} and {claim.largest:.4g}"

@@ -91,12 +91,13 @@ def _list_facts(receipt: Receipt, width: int, encoding: str) -> Table:
         *((("policy", summary.describe_policy(evict)),) if evict else ()),
         *(("evicted" if number == 0 else "", line) for number, line in enumerate(_list_compressions(receipt))),
         *((summary.describe_bypass(receipt), reason) for reason in receipt.bypass),
+        *(("gate" if number == 0 else "", line) for number, line in enumerate(_list_gate(receipt))),
         ("time", summary.describe_seconds(receipt)),
         ("KV cache", summary.describe_cache(receipt)),
         ("memory", summary.describe_memory(receipt)),
         ("certificate", summary.describe_claim(receipt)),
         *(("", line) for line in _list_radii(receipt, width, encoding)),
-        *(("", f"if {assumption}") for assumption in receipt.certificate.assumptions),
+        *((("", words),) if (words := summary.describe_assumptions(receipt.certificate)) else ()),
     ]
     table = Table.grid(padding=(0, 1))
     table.add_column(style="bold", no_wrap=True)
@@ -129,11 +130,18 @@ def _list_compressions(receipt: Receipt) -> list[str]:
     return _shorten([summary.describe_compression(each) for each in compressions], "more compression")
 
 
+def _list_gate(receipt: Receipt) -> list[str]:
+    if receipt.gate is None:
+        return []
+    labels = ("", "first run: ", "second run: ", "")
+    return [label + line for label, line in zip(labels, summary.describe_gate(receipt.gate), strict=False)]
+
+
 def _list_radii(receipt: Receipt, width: int, encoding: str) -> list[str]:
     """Of an estimate: marks for the steps and for the layers, in words where all are 0."""
     claim, max_marks = receipt.certificate, MAX_MARKS[80 if width >= 80 else 60]
     lines = [words] if (words := summary.describe_radii(claim)) else []
-    for name, values in (("step", claim.steps), ("layer", claim.per_layer or ())):
+    for name, values in (("step", claim.clipped_steps), ("layer", claim.clipped_per_layer or ())):
         if lines and (most := max(values, default=0.0)):
             each = format_count(-(-len(values) // max_marks), name)
             marks = draw_marks(values, most, max_marks, encoding != "utf-8")
@@ -154,32 +162,34 @@ def _shorten(lines: list[str], rest: str) -> list[str]:
 def _list_chunks(receipt: Receipt, width: int, encoding: str) -> Table:
     size = receipt.model.num_layers
     max_marks = MAX_MARKS[80 if width >= 80 else 60]
-    title_len = max(8, min(40, width - max_marks - 24))
+    chunks = receipt.prompt.chunks
+    revived = any(chunk.num_revived for chunk in chunks)
+    evicted = receipt.eviction is not None and bool(receipt.eviction.compressions)
+    title_len = max(8, min(40, width - max_marks - 24 - 11 * (revived + evicted)))
     block = -(-size // max_marks)
     each = f"one mark for {format_count(block, 'layer')}"
     table = Table(box=None, padding=(0, 1), pad_edge=False, caption_justify="left")
     table.caption = f"layers 1 to {size} of the prefill, {each}; higher: more of the chunk's tokens computed"
-    revived = any(chunk.num_revived for chunk in receipt.prompt.chunks)
+    table.caption += "; rows held: of its keys and values, at the end" if evicted else ""
     table.add_column("chunk", no_wrap=True, max_width=title_len)
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("computed", justify="right", no_wrap=True)
     table.add_column("by layer", no_wrap=True)
-    if revived:
-        table.add_column("came back", justify="right", no_wrap=True)
-    chunks = receipt.prompt.chunks
-    shown = chunks if len(chunks) <= MAX_CHUNKS else chunks[: MAX_CHUNKS - 1]
-    for number, chunk in enumerate(shown, 1):
-        title = _write(chunk.title or f"chunk {number}", title_len, encoding)
-        share = format_share(sum(chunk.kept_per_layer), chunk.num_tokens * size)
-        marks = draw_marks(chunk.kept_per_layer, chunk.num_tokens, max_marks, encoding != "utf-8")
-        back = [f"{chunk.num_revived:,}"] if revived else []
-        table.add_row(title, f"{chunk.num_tokens:,}", share, marks, *back)
-    if rest := chunks[len(shown) :]:
-        tokens = sum(chunk.num_tokens for chunk in rest)
-        kept = [sum(layer) for layer in zip(*(chunk.kept_per_layer for chunk in rest), strict=True)]
-        marks = draw_marks(kept, tokens, max_marks, encoding != "utf-8")
-        back = [f"{sum(chunk.num_revived for chunk in rest):,}"] if revived else []
-        table.add_row(f"{len(rest):,} more", f"{tokens:,}", format_share(sum(kept), tokens * size), marks, *back)
+    for heading, there in (("came back", revived), ("rows held", evicted)):
+        if there:
+            table.add_column(heading, justify="right", no_wrap=True)
+    num_shown = len(chunks) if len(chunks) <= MAX_CHUNKS else MAX_CHUNKS - 1
+    parts = [(number, number + 1) for number in range(num_shown)] + [(num_shown, len(chunks))]
+    for first, stop in parts:
+        if inside := chunks[first:stop]:
+            title = _write(inside[0].title or f"chunk {stop}", title_len, encoding)
+            tokens = sum(chunk.num_tokens for chunk in inside)
+            kept = [sum(layer) for layer in zip(*(chunk.kept_per_layer for chunk in inside), strict=True)]
+            marks = draw_marks(kept, tokens, max_marks, encoding != "utf-8")
+            more = [f"{sum(chunk.num_revived for chunk in inside):,}"] if revived else []
+            more += [summary.describe_rows(receipt, first, stop)] if evicted else []
+            title = title if first < num_shown else Text(f"{len(inside):,} more")
+            table.add_row(title, f"{tokens:,}", format_share(sum(kept), tokens * size), marks, *more)
     return table
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fewer.engine.keeper import Keeper
 from fewer.errors import BadInput, bad
@@ -59,6 +61,8 @@ def describe_keeper(keeper: Keeper | None) -> dict[str, Any] | None:
             "rows_before": each.rows_before.tolist(),
             "rows_after": each.rows_after.tolist(),
             "pi": None if each.pi is None else each.pi.tolist(),
+            "mass": _write_numbers(each.mass),
+            "margin": _write_numbers(each.margin),
         }
         for each in keeper.evictions
     ]
@@ -77,10 +81,23 @@ def remake_keeper(keeper: Keeper, saved: Mapping[str, Any]) -> None:
                 "rows_before": torch.tensor(each["rows_before"]),
                 "rows_after": torch.tensor(each["rows_after"]),
                 "pi": None if each["pi"] is None else torch.tensor(each["pi"]),
+                "mass": _read_numbers(each.get("mass")),
+                "margin": _read_numbers(each.get("margin")),
             }
         )
         for each in saved["evictions"]
     ]
+
+
+def _write_numbers(numbers: Tensor | None) -> list[list[float | None]] | None:
+    """[L, kv_heads]; what is not a number is null."""
+    return None if numbers is None else [[None if one != one else one for one in row] for row in numbers.tolist()]
+
+
+def _read_numbers(saved: list[list[float | None]] | None) -> Tensor | None:
+    if saved is None:  # written before there were any
+        return None
+    return torch.tensor([[math.nan if one is None else one for one in row] for row in saved], dtype=torch.float32)
 
 
 def _make(described: Mapping[str, Any], keep: Mapping[str, Any]) -> Policy | None:

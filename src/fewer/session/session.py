@@ -2,12 +2,12 @@
 
 Positions go on from turn to turn. What was read stays in the cache until `compress` takes some of it away; from then on
 every question reads what was left, and was not there when that was chosen. The original token ids stay, so the exact
-answer can always be computed again. Not covered: pruning, streaming, use of one session from several threads.
+answer can always be computed again. Not covered: pruning, use of one session from several threads.
 """
 
 from __future__ import annotations
 
-import time
+import weakref
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
@@ -23,12 +23,14 @@ from fewer.engine.sequence import read_parts
 from fewer.errors import bad
 from fewer.evict import Eviction, Policy
 from fewer.kv import State
-from fewer.session.asking import as_sampling, check_room, whole_prompt
+from fewer.session.asking import check_room, check_settings, whole_prompt
 from fewer.session.mark import Mark
+from fewer.session.recompute import Rule
 from fewer.session.saved import Saved, read_session, write_session
+from fewer.session.stream import SessionStream, Show
 from fewer.session.transcript import Message, Transcript
-from fewer.types import Sampling
-from fewer.types.number import check_number
+from fewer.session.turn import Turn
+from fewer.types import Keep, Sampling
 
 __all__ = ["Session"]
 
@@ -50,16 +52,7 @@ class Session:
     """
 
     def __init__(self, engine: Engine, policy: Policy | None = None, *, seed: int = 0, chat: bool = True) -> None:
-        if not isinstance(engine, Engine):
-            raise bad("engine", engine, "an Engine", "Make one with Engine.load().")
-        if policy is not None and not isinstance(policy, Policy):
-            way_out = 'Make one with fewer.evict.make_policy("systematic:snapkv", budget=512).'
-            raise bad("policy", policy, "a Policy or None", way_out)
-        if policy is not None and policy.moment != "prompt":
-            raise bad("moment", policy.moment, "left out in a session", "Call compress() when the context is read.")
-        check_number("seed", seed, int, 0, 2**63 - 1, "Pass a whole number.")
-        if not isinstance(chat, bool):
-            raise bad("chat", chat, "True or False", "Leave it out to follow the model's chat template.")
+        check_settings(engine, policy, seed, chat)
         self.engine, self.policy, self.seed = engine, policy, seed
         self.question_certificates: tuple[StepCertificate, ...] = ()
         self.answer_certificates: tuple[StepCertificate, ...] = ()
@@ -68,6 +61,7 @@ class Session:
         self._state = State.new(engine.adapter.num_layers, _HEADROOM)
         self._keeper: Keeper | None = None
         self._mark: Mark | None = None  # before the last append or ask
+        self._turn: weakref.ref[Turn] | None = None  # what was streamed last
         self._broken = False  # a compression was interrupted half-way
 
     @property
@@ -101,22 +95,9 @@ class Session:
         transcript = self._transcript.copy()
         new = transcript.add(self.engine.tokenizer, what)
         check_room(len(self._ids), len(new), self.engine.adapter.max_positions)
-        prompt = whole_prompt([*self._ids, *new], self.num_seen)
-        request = Request(prompt, Sampling(max_tokens=1, seed=self.seed), evict=self.policy)
-        sequence = self._sequence(request, unread=1)
-        mark, keeper = self._here(len(prompt)), sequence.keeper
+        mark = self._here(len(self._ids) + len(new))
         try:
-            if keeper is not None:
-                watching, turns = keeper.witness, keeper.turns
-                keeper.witness, keeper.watched = None, False
-                self._make_room(keeper)
-            read = read_parts(self.engine.adapter, sequence)
-            if read.error is not None:
-                raise read.error
-            if keeper is not None:
-                keeper.witness, keeper.watched = watching, True
-                if keeper.turns > turns:
-                    keeper.watch(self._state)
+            keeper = self._read(new)
         except BaseException:
             self._return(mark)
             raise
@@ -153,46 +134,51 @@ class Session:
         self._keeper = keeper
         return eviction
 
-    def ask(self, question: str | Sequence[int] | Tensor, *, keep: bool = True, **sampling: Any) -> Answer:
+    def ask(
+        self,
+        question: str | Sequence[int] | Tensor,
+        *,
+        keep: bool = True,
+        evidence: bool = False,
+        recompute: Rule = "never",
+        escalate: int | float | str | Keep | None = None,
+        **sampling: Any,
+    ) -> Answer:
         """Answer a question over what the cache holds. One that fails changes nothing.
 
         keep=True is a conversation: question and answer stay in the session. keep=False is one of many questions over
         the same context: the session is afterwards as it was. A question as token ids goes in as it is, without the
-        template. Keywords: those of `Sampling`, such as max_tokens, temperature, logprobs.
+        template. evidence: as of a Request. Keywords: those of `Sampling`, such as max_tokens, temperature, logprobs.
+
+        recompute: "always", or a Gate that looks at each answer: where it fires, the answer is computed again from
+        `ids`, with the full cache or with `escalate`, a budget above the policy's. That answer is returned, and kept;
+        the other one is its `first`, and the receipt's `gate` says why. Seconds and memory of the second run come on
+        top. Where nothing has left the cache there is nothing to recompute, and no gate is asked.
 
         Afterwards `question_certificates` and `answer_certificates` hold a StepCertificate of every pass over the
-        question, [L, heads, rows of the pass], and of every step of the answer, [L, heads, 1]; both are empty where the
-        cache was not compressed or the policy has no certificate. On the receipt the earlier tokens are a chunk that
-        was not computed: docs/sessions.md. Raises BadInput, TypeError for unknown keywords, PromptTooLong, ModelError.
+        question, [L, heads, rows of the pass], and of every step of the answer, [L, heads, 1], of the run over the
+        compressed cache; both are empty where it was not compressed or the policy has no certificate. On the receipt
+        the earlier tokens are a chunk that was not computed: docs/sessions.md. Raises BadInput, TypeError for unknown
+        keywords, PromptTooLong, ModelError.
         """
-        self._check_sound()
-        begin = time.perf_counter()
-        if not isinstance(keep, bool):
-            raise bad("keep", keep, "True or False", "Leave it out to keep question and answer in the session.")
-        settings = as_sampling(sampling, self.seed)
-        transcript = self._transcript.copy()
-        new = transcript.add_question(self.engine.tokenizer, question)
-        check_room(len(self._ids), len(new) + settings.max_tokens, self.engine.adapter.max_positions)
-        prompt = whole_prompt([*self._ids, *new], self.num_seen, len(new))
-        request = Request(prompt, settings, layout_s=time.perf_counter() - begin, evict=self.policy)
-        sequence = self._sequence(request)
-        mark, keeper = self._here(len(prompt) + settings.max_tokens), sequence.keeper
-        try:
-            if keeper is not None:
-                self._make_room(keeper)
-            answer = self._run(sequence)
-        except BaseException:
-            self._return(mark)
-            raise
-        if keeper is not None:
-            self.question_certificates, self.answer_certificates = tuple(keeper.read), tuple(keeper.certificates)
-        if not keep:
-            self._return(mark)
-            return answer
-        transcript.add_answer(self.engine.tokenizer, answer.ids, self.engine.end_tokens)
-        self._ids, self._transcript = (*self._ids, *new, *answer.ids), transcript
-        self._keeper, self._mark = keeper, mark
-        return answer
+        return Turn(self, question, keep, evidence, recompute, escalate, sampling).finish()
+
+    def stream(
+        self,
+        question: str | Sequence[int] | Tensor,
+        *,
+        show: Show = "final",
+        keep: bool = True,
+        evidence: bool = False,
+        recompute: Rule = "never",
+        escalate: int | float | str | Keep | None = None,
+        **sampling: Any,
+    ) -> SessionStream:
+        """The same piece by piece. show: "final" holds an answer back until it is the final one; "both" does not."""
+        turn = Turn(self, question, keep, evidence, recompute, escalate, sampling)
+        stream = SessionStream(turn, show)
+        self._turn = weakref.ref(turn)
+        return stream
 
     def rollback(self) -> None:
         """Go back to before the last `append`, or the last `ask` that was kept; a compression since is undone with it.
@@ -200,6 +186,7 @@ class Session:
         Once: what lies before that is not held. Raises BadInput where there is nothing to go back to, as in a new or a
         loaded session.
         """
+        self._check_free()
         if self._mark is None:
             legal = "an append or an ask since the last rollback or load"
             raise bad("rollback", "nothing to go back to", legal, "Fork the session before a step to be undone later.")
@@ -254,17 +241,26 @@ class Session:
             keeper = self._keeper or Keeper(self.policy, request.prompt, self.seed)
             if self._keeper is None:
                 keeper.open(self._state)
-            keeper = keeper.go_on(request.prompt)
+            keeper = keeper.go_on(request.prompt, request.evidence)
         return self.engine._batch().make(request, unread=unread, state=self._state, keeper=keeper)
 
-    def _run(self, sequence: Running) -> Answer:
-        batch = self.engine._batch()
-        batch.waiting.append(sequence)
-        while not batch.idle:
-            batch.step()
-        if sequence.error is not None:
-            raise sequence.error
-        return self.engine._answer(sequence)
+    def _read(self, new: Sequence[int]) -> Keeper | None:
+        """Read tokens that come next, with nobody watching; returns who keeps the cache from here on."""
+        prompt = whole_prompt([*self._ids, *new], self.num_seen)
+        sequence = self._sequence(Request(prompt, Sampling(max_tokens=1, seed=self.seed), evict=self.policy), unread=1)
+        keeper = sequence.keeper
+        if keeper is not None:
+            watching, turns = keeper.witness, keeper.turns
+            keeper.witness, keeper.watched = None, False
+            self._make_room(keeper)
+        read = read_parts(self.engine.adapter, sequence)
+        if read.error is not None:
+            raise read.error
+        if keeper is not None:
+            keeper.witness, keeper.watched = watching, True
+            if keeper.turns > turns:
+                keeper.watch(self._state)
+        return keeper
 
     def _make_room(self, keeper: Keeper) -> None:
         """Compress first where answers have filled what a block may add."""
@@ -285,7 +281,15 @@ class Session:
         self._state = mark.restore(self._state)
         self._ids, self._transcript, self._keeper = mark.ids, mark.transcript.copy(), mark.keeper
 
+    def _check_free(self) -> None:
+        turn = None if self._turn is None else self._turn()
+        if turn is not None and not turn.ended:
+            raise bad(
+                "session", "in the middle of an answer", "free", "Read the stream's answer, or close() it, first."
+            )
+
     def _check_sound(self) -> None:
+        self._check_free()
         if self._broken:
             way_out = "Call rollback(), load a saved session, or append session.ids to a new one."
             raise bad("session", "interrupted while it was compressed", "whole", way_out)

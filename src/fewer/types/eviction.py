@@ -14,7 +14,18 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["CacheView", "Design", "KnownDesign", "Needs", "Observers", "RowScore", "Sample", "Selection", "Witness"]
+__all__ = [
+    "CacheView",
+    "Design",
+    "KnownDesign",
+    "Meter",
+    "Needs",
+    "Observers",
+    "RowScore",
+    "Sample",
+    "Selection",
+    "Witness",
+]
 
 Observers = Literal["none", "last", "window", "strided"]
 
@@ -144,5 +155,15 @@ class Witness(Protocol):
     def see(self, index: int, weights: Tensor, out: Tensor, values: Tensor) -> None:
         """One layer, from 0. weights: [heads, r, n], softmax over all stored rows; out: [r, heads, d], what they gave;
         values: [kv_heads, n, d], the stored ones.
+        """
+        ...
+
+
+class Meter(Protocol):
+    """Something that is shown the attention weights of a pass at every layer, sampled or not."""
+
+    def see(self, index: int, first: int, weights: Tensor) -> None:
+        """Some rows of one layer, from 0. first: the first of them in the pass; weights: [heads, m, n], softmax over
+        all stored rows, in at least float32.
         """
         ...

@@ -55,11 +55,15 @@ class SnapKV:
 
     def __call__(self, view: CacheView) -> Tensor:
         """[kv_heads, n] float32. Raises BadInput where no query was observed."""
-        return pool_neighbours(self.unpooled(view), view, (self.pooling // 2, self.pooling // 2), self.pool)
+        return self.pooled(self.unpooled(view), view)
 
     def unpooled(self, view: CacheView) -> Tensor:
         """The same before pooling."""
         return aggregate_group(mean_attention(view, self.name), view.k.shape[0], self.group)
+
+    def pooled(self, unpooled: Tensor, view: CacheView) -> Tensor:
+        """The score, from what `unpooled` returned for the view."""
+        return pool_neighbours(unpooled, view, (self.pooling // 2, self.pooling // 2), self.pool)
 
     def describe(self) -> Mapping[str, str | int | float | None]:
         """The settings, for the receipt."""

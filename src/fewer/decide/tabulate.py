@@ -1,0 +1,139 @@
+"""A table of measured odds from a study's answers, with intervals that know which answers belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from fewer.decide.odds import LEAST, Axis, Cell, Odds, Setting, Share
+from fewer.errors import bad
+
+__all__ = ["build_odds", "share_of"]
+
+METHOD = "Wilson with the effective number of answers, t quantiles of the clusters less one"
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+def build_odds(
+    certificate: ArrayLike,
+    logprob: ArrayLike,
+    broken: ArrayLike,
+    wrong: ArrayLike,
+    cluster: Sequence[Hashable],
+    *,
+    study: str,
+    command: str,
+    model: str,
+    setting: Setting,
+    signal: str = "certificate",
+    quantiles: tuple[float, ...] = (1 / 3, 2 / 3),
+    level: float = 0.95,
+) -> Odds:
+    """The table of these answers, one entry each: [n] arrays in the same order.
+
+    certificate: of the named signal. logprob: the mean over the answer's tokens, nats. broken: 1 where the answer was
+    right with the full cache and wrong with the compressed one. wrong: 1 where it was wrong with both. cluster: which
+    answers are no independent draws, such as all of one text. quantiles: where both signals are cut into bins.
+
+    Assumes that clusters are independent of each other. Raises BadInput for numbers that are not finite (drop such
+    answers and say how many), for answers that are both broken and wrong, for fewer than LEAST clusters, and for edges
+    that tie.
+    """
+    values = {"certificate": _read("certificate", certificate), "logprob": _read("logprob", logprob)}
+    outcomes = {"broken": _read("broken", broken), "wrong": _read("wrong", wrong)}
+    codes = _number(cluster)
+    size = codes.size
+    for name, array in {**values, **outcomes}.items():
+        if array.size != size:
+            raise bad(f"the length of {name}", array.size, f"{size}, as many as clusters", "Pass one entry an answer.")
+    for name, array in outcomes.items():
+        if not np.isin(array, (0, 1)).all():
+            raise bad(name, array[~np.isin(array, (0, 1))][0].item(), "0 or 1", "Decide what counts as right first.")
+    if both := int((outcomes["broken"] * outcomes["wrong"]).sum()):
+        raise bad("answers both broken and wrong", both, "0", "Broken ones are right with the full cache.")
+    if (count := np.unique(codes).size) < LEAST:
+        raise bad("the number of clusters", count, f"at least {LEAST}", "Measure more texts.")
+    if not quantiles or not 0 < min(quantiles) <= max(quantiles) < 1:
+        raise bad("quantiles", quantiles, "one or more between 0 and 1", "Leave them out for thirds.")
+    axes = {name: _divide(name, array, quantiles) for name, array in values.items()}
+    bins = {name: np.array([axes[name].bin(value) for value in array]) for name, array in values.items()}
+
+    def gather(chosen: NDArray[np.bool_]) -> Cell:
+        failed = chosen & (outcomes["broken"] + outcomes["wrong"] > 0)
+        return Cell(
+            broken=share_of(outcomes["broken"][chosen], codes[chosen], level),
+            wrong=share_of(outcomes["wrong"][chosen], codes[chosen], level),
+            broken_of_failed=share_of(outcomes["broken"][failed], codes[failed], level),
+        )
+
+    each = range(len(quantiles) + 1)
+    policy = {name: value for name, value in setting.policy.items() if name != "moment"}
+    return Odds(
+        format="fewer-odds",
+        version=1,
+        study=study,
+        command=command,
+        model=model,
+        fingerprint=setting.model,
+        policy=policy,
+        budget=str(policy.get("budget.keep")),
+        condition=setting.condition,
+        signal=signal,
+        level=level,
+        method=METHOD,
+        certificate=axes["certificate"],
+        logprob=axes["logprob"],
+        cells=tuple(
+            tuple(gather((bins["certificate"] == row) & (bins["logprob"] == column)) for column in each) for row in each
+        ),
+        whole=gather(np.ones(size, dtype=np.bool_)),
+    )
+
+
+def share_of(outcomes: Floats, clusters: Codes, level: float) -> Share:
+    """The share of ones, with Wilson's interval (1927) for as many answers as the clustered ones are worth.
+
+    That number is n over the design effect: the variance of the share with whole clusters as the draws (linearised, as
+    of a ratio), over that of independent answers, and at least 1 (Korn and Graubard 1998, with Wilson's interval in
+    place of the exact one). Where all answers agree there is no variance to see, and the number is that of clusters.
+    The normal quantile is replaced by Student's with one degree less than clusters. Without numbers below LEAST
+    clusters. It covered 93% to 98% at the level 95% in simulations with 12 and 40 clusters of 5.
+    """
+    size, count = outcomes.size, np.unique(clusters).size
+    if count < LEAST:
+        return Share(n=size, clusters=count, share=None, low=None, high=None)
+    share = float(outcomes.mean())
+    sums = np.bincount(np.unique(clusters, return_inverse=True)[1], outcomes - share)
+    plain, grouped = share * (1 - share) / size, count / (count - 1) * float(np.square(sums).sum()) / size**2
+    worth = float(count) if plain == 0 else size / max(1.0, grouped / plain)
+    square = float(stdtrit(count - 1, (1 + level) / 2)) ** 2
+    middle = (share + square / (2 * worth)) / (1 + square / worth)
+    half = float(np.sqrt(square * (share * (1 - share) / worth + square / (4 * worth**2)))) / (1 + square / worth)
+    low, high = min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
+    return Share(n=size, clusters=count, share=share, low=low, high=high)
+
+
+def _divide(name: str, values: Floats, quantiles: tuple[float, ...]) -> Axis:
+    edges = tuple(float(edge) for edge in np.quantile(values, quantiles))
+    if len(set(edges)) < len(edges):
+        raise bad(f"the quantiles of {name}", edges, "different from each other", "Take fewer quantiles.")
+    return Axis(edges=edges, quantiles=quantiles, least=float(values.min()), most=float(values.max()))
+
+
+def _read(name: str, values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not np.isfinite(array).all():
+        missing = int((~np.isfinite(array)).sum())
+        shown = f"an array of shape {array.shape} with {missing} entries that are not finite"
+        raise bad(name, shown, "one finite number an answer", "Drop such answers, and say how many they were.")
+    return array
+
+
+def _number(cluster: Sequence[Hashable]) -> Codes:
+    places: dict[Hashable, int] = {}
+    return np.array([places.setdefault(each, len(places)) for each in cluster], dtype=np.int64)
