@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from fewer import Engine, Receipt
 from fewer.cli import chat as chat_file
 from fewer.cli.chat_commands import COMMANDS
 from fewer.cli.chat_rules import parse_recompute
-from fewer.decide import Gate, calibrate
+from fewer.decide import SIGNALS, Gate, calibrate
 from fewer.engine.batch import Batch
 from fewer.errors import BadInput
 from fewer.evict import make_policy
@@ -210,6 +211,41 @@ def interrupt_after(monkeypatch, steps: int) -> None:
         return whole(self)
 
     monkeypatch.setattr(Batch, "step", step)
+
+
+def test_an_answer_for_which_the_odds_do_not_hold_has_its_number_alone(chat, engine, long):
+    answer = read_session(engine, long).ask("Who?", max_tokens=8, logprobs=0)
+    write_odds(Path("odds.json"), answer.receipt, 0.0)
+    session = Session(engine, make_policy("systematic:snapkv", budget="64", every=4))
+    question = "Who? " * 16
+    late = session.ask(question.strip(), max_tokens=8, logprobs=0)  # compressed while it was written
+    plain = json.loads(Path("odds.json").read_text())
+    plain["policy"]["every"] = 4
+    Path("odds.json").write_text(json.dumps(plain))
+    options = (*SAMPLED, "--set", "every=4", "--odds", "odds.json")
+    result = chat(*options, lines=f"{question}\n/receipt one.json\n/why\n")
+    assert result.stdout == f"{late.text}\n"
+    said = " ".join(result.stderr.split())
+    assert f"clipped certificate {late.receipt.certificate.clipped:.3g}; the odds are not for this answer" in said
+    assert Receipt.model_validate_json(Path("one.json").read_text()).output.num_tokens == len(late.ids)
+    assert "the condition (stream in the table, aware here)" in said
+
+
+def test_odds_over_the_questions_radii(chat, engine, long):
+    answer = read_session(engine, long).ask("Who?", max_tokens=8, logprobs=0, evidence=True)
+    value = SIGNALS["certificate_question"](answer.evidence)
+    write_odds(Path("odds.json"), answer.receipt, value - 2.0, signal="certificate_question")
+    result = chat(str(long), *SAMPLED, "--odds", "odds.json", lines="Who?\n/why\n")
+    assert result.exit_code == 0, result.stderr
+    assert f"signal certificate_question {value:.3g}, high" in result.stderr
+
+
+def test_lines_that_are_no_text(chat, engine, long):
+    answer = read_session(engine, long).ask("Who?", max_tokens=8)
+    result = chat(str(long), *SAMPLED, lines=b"Who?\n" + b"\xff\n")
+    assert "error: standard input is b'\\xff'; it must be UTF-8" in " ".join(result.stderr.split())
+    assert result.exit_code == 2
+    assert result.stdout in (f"{answer.text}\n", "")  # lines are decoded some at a time
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_chat(chat, engine, long, monkeypatch):

@@ -104,11 +104,13 @@ def test_what_is_no_receipt_is_refused(ask, run, long):
     Path("cut.json").write_text(json.dumps({**plain, "seconds": None}))
     Path("list.json").write_text("[1]")
     Path("text.json").write_text("hello")
+    Path("digits.json").write_text("1" * 5000)
     Path("saved").mkdir()
     Path("saved/session.json").write_text("{}")
     for name, says in (
         ("none.json", "RECEIPT is 'none.json'; it must be a file that can be read (No such file or directory)"),
         ("text.json", "a receipt, or what fewer ask --json printed. Line 1: Expecting value"),
+        ("digits.json", "it must be a file that can be read (Exceeds the limit"),
         ("list.json", "a receipt, or what fewer ask --json printed. Write one with fewer ask --receipt FILE"),
         ("old.json", "schema_version is '3'; it must be"),
         ("cut.json", "The receipt cut.json cannot be read: seconds: Input should be"),

@@ -214,3 +214,17 @@ def test_radii_of_zero_have_no_shares():
     found = attribute(Evidence(answer=torch.zeros(2, 3, 4), logprobs=(-1.0,)))
     assert (found.certificate, found.layers, found.heads, found.steps) == (0.0, (), (), ())
     assert json.loads(json.dumps(found.to_object()))["radius_per_step"] == [0.0] * 4
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_what_is_no_number_is_missing_and_not_low(odds, number):
+    radii = torch.full((2, 3, 4), 0.5)
+    radii[1, 2, 3] = number
+    setting = setting_of(receipt_of(HIGH, -LOW))
+    found = attribute(Evidence(answer=radii, logprobs=(-1.0, -number)), odds, setting=setting)
+    assert (found.channel, found.certificate, found.certificate_level, found.logprob) == ("unknown", None, None, None)
+    assert found.missing == (
+        "certificate: some radii are no finite numbers",
+        "logprob: some of the answer's are no finite numbers",
+    )
+    assert json.loads(json.dumps(found.to_object(), allow_nan=False))["layers"] == []

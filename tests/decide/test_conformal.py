@@ -60,6 +60,17 @@ def test_clusters_count_once_each() -> None:
     assert found.risk_without == pytest.approx((0.5 + 1 + 0) / 3)
 
 
+@pytest.mark.parametrize("sizes", [(3, 10, 9, 9, 9, 5, 30), (6, 10, 5, 5, 10, 5, 30)])
+def test_a_sum_that_alpha_just_allows_is_accepted(sizes: tuple[int, ...]) -> None:
+    # One broken answer in each of seven of 19 clusters: shares of a cluster that add up to 1, which .1 x 20 - 1 allows.
+    assert sum(Fraction(1, size) for size in sizes) == 1
+    clusters = [at for at, size in enumerate(sizes) for _ in range(size)] + list(range(7, 19))
+    losses = [float(clusters.index(cluster) == at and cluster < 7) for at, cluster in enumerate(clusters)]
+    values = [float(cluster if loss else 9) for cluster, loss in zip(clusters, losses, strict=True)]
+    assert control_risk(values, losses, 0.1, clusters).threshold == LARGEST
+    assert control_risk(values, losses, 0.099, clusters).threshold == math.nextafter(6.0, 0.0)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_the_largest_threshold_that_fulfils_the_rule(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -208,6 +208,15 @@ def test_it_goes_on_from_json(tmp_path: Path) -> None:
     assert (mine.threshold, mine.rate, mine.missing, mine.signal.name) == (0.5, None, "accept", "doubt")
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_it_never_falls_far_behind(rate: float) -> None:
+    gate, behind = Gate(Doubt(), rate=rate, window=16, slack=0), []
+    for count in range(1, 1500):
+        gate.decide(-count if count < 900 else random.Random(count).choice([0.0, 1.0, None, -1e9]))
+        behind.append(rate * count - gate.num_fired)
+    assert 8 * (1 - rate) < max(behind) <= 16 * (1 - rate) + rate + 1e-9
+
+
 def test_threads_share_one_budget() -> None:
     gate = Gate(Doubt(), rate=0.25)
     rngs = [random.Random(number) for number in range(4)]
@@ -272,7 +281,43 @@ def test_json_that_was_changed(changes: dict[str, object], match: str) -> None:
         Gate.from_json(json.dumps({**json.loads(gate.to_json()), **changes}))
 
 
+def test_json_with_more_recomputations_than_the_rate_allows() -> None:
+    plain = json.loads(Gate("entropy", rate=0.1).to_json())
+    assert Gate.from_json(json.dumps({**plain, "num_decided": 100, "num_fired": 14})).num_fired == 14
+    with pytest.raises(BadInput, match=r"num_fired is 15; it must be .* at most 14"):
+        Gate.from_json(json.dumps({**plain, "num_decided": 100, "num_fired": 15}))
+
+
+def test_a_threshold_gate_has_seen_no_values() -> None:
+    gate = Gate("entropy", threshold=0.5)
+    gate.decide(0.7)
+    with pytest.raises(BadInput, match=r"values is \[0\.7\]; it must be .* none with a threshold"):
+        Gate.from_json(json.dumps({**json.loads(gate.to_json()), "values": [0.7]}))
+
+
+def test_a_whole_number_beyond_all_others_is_the_largest() -> None:
+    gate = Gate("entropy", threshold=0.5)
+    assert gate.decide(10**400) == gate.decide(math.inf)
+    assert gate.decide(-(10**400)) == gate.decide(-math.inf)
+
+
+def test_a_signal_for_a_file_is_a_signal() -> None:
+    gate = Gate("entropy", rate=0.5)
+    assert Gate.from_json(gate.to_json(), "entropy").signal is gate.signal
+    for signal, match in ((3, "signal is 3; it must be a signal"), ("logprob", "signal is 'logprob'; .* 'entropy'")):
+        with pytest.raises(BadInput, match=match):
+            Gate.from_json(gate.to_json(), signal)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"gate.json"])
+def test_a_path_is_a_path(path: object) -> None:
+    with pytest.raises(BadInput, match="it must be a readable file"):
+        Gate.load(path)
+
+
 def test_json_that_is_none_and_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="it must be JSON"):
+        Gate.from_json("[" * 200_000)
     with pytest.raises(BadInput, match="it must be JSON"):
         Gate.from_json("{")
     with pytest.raises(BadInput, match="it must be 'entropy', as in the gate's JSON"):

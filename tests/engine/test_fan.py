@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from tinytext import NUM_LAYERS, random_ids, request
 
 from fewer import BadInput, EndsPrune, Engine, PromptTooLong, RandomPrune, Request, Sampling, StaticPrune
 from fewer.evict import make_policy
-from fewer.kv import State
+from fewer.kv import LayerKV, State
 from fewer.model.forward import forward
 from fewer.model.segment import Segment
 from fewer.model.shared import forward_shared
@@ -110,6 +112,25 @@ def test_an_error_stays_with_its_way(engine: Engine) -> None:
     assert [type(outcome.error) for outcome in refused] == [BadInput, BadInput]
     assert full.answer.ids == engine.generate([ways[0]])[0].ids
     assert static.answer.ids == engine.generate([ways[2]])[0].ids
+
+
+def test_an_error_holds_no_cache(engine: Engine) -> None:
+    prompt, before = Prompt.from_ids(IDS), count_caches()
+    ways = [
+        Request(prompt, Sampling(max_tokens=2)),
+        Request(prompt, Sampling(max_tokens=2), Broken(0.5)),
+        Request(prompt, Sampling(max_tokens=10**6)),
+    ]
+    outcomes = engine.fan_out(ways, reference=REFERENCE)
+    assert [outcome.error is None for outcome in outcomes] == [True, False, False]
+    assert all(outcome.error.__traceback__ is not None for outcome in outcomes[1:])
+    assert count_caches() == before
+
+
+def count_caches() -> int:
+    """Layers that hold rows, of whatever is alive."""
+    gc.collect()
+    return sum(type(each) is LayerKV and each.buffer is not None for each in gc.get_objects())
 
 
 def test_a_lone_way_shares_nothing(engine: Engine) -> None:

@@ -84,6 +84,16 @@ def test_an_earlier_session_is_replaced(session: Session, place: Path, engine: E
     assert Session.load(place.parent / "free", engine).ids == session.ids
 
 
+def test_what_else_lies_beside_a_session_is_not_replaced(session: Session, place: Path) -> None:
+    (place / "gate.json").write_text("mine")
+    before = (place / "session.json").read_bytes()
+    session.append("More.")
+    with pytest.raises(BadInput, match=r"kept, which also holds gate\.json'; it must be a saved session alone"):
+        session.save(place)
+    assert (place / "gate.json").read_text() == "mine"
+    assert (place / "session.json").read_bytes() == before
+
+
 def cut(name: str, size: int) -> Callable[[Path], None]:
     return lambda place: os.truncate(place / name, size)
 

@@ -114,6 +114,18 @@ def test_closed_in_the_second_run(engine: Engine) -> None:
     assert same_bits(session, twin)
 
 
+@pytest.mark.parametrize("settings", [{}, {"show": "both", "recompute": "always"}])
+def test_closed_right_behind_the_last_piece(engine: Engine, settings: dict[str, object]) -> None:
+    many = [piece.run for piece in stream(make(engine), **settings)].count("first")
+    session, twin = make(engine), make(engine)
+    with stream(session, **settings) as streaming:
+        pieces = [piece for _, piece in zip(range(many), streaming, strict=False)]
+    assert streaming.answer.text == "".join(pieces)
+    assert (streaming.answer.finish_reason, len(streaming.answer.ids)) == ("cancelled", 9)
+    assert session.ids == twin.ids
+    assert same_bits(session, twin)
+
+
 def test_closed_before_the_decision(engine: Engine) -> None:
     session = make(engine)
     with stream(session, show="both", **FIRES) as streaming:

@@ -197,7 +197,10 @@ def _read_lines() -> Iterator[str]:
     if sys.stdin is None:
         return
     if not _on_terminal():
-        yield from sys.stdin
+        try:
+            yield from sys.stdin
+        except UnicodeDecodeError as error:
+            raise bad("standard input", error.object[error.start : error.end], "UTF-8", "Convert it first.") from None
         return
     import readline  # noqa: F401  # the line is edited, and earlier ones come back
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from fewer.decide import Evidence, attribute
 from fewer.decide.reading import read_receipt
 from fewer.decide.statement import name_signal
+from fewer.errors import BadInput
 
 if TYPE_CHECKING:
     from fewer.certify import StepCertificate
@@ -74,11 +75,14 @@ def draw_mark(told: Told, odds: Odds | None, encoding: str) -> Text:
 def _draw_certificate(told: Told, odds: Odds | None, encoding: str) -> Text:
     if not told.evicted:
         return Text("whole cache", "dim")
-    found = explain_answer(told, odds)
+    try:
+        found, unlike = explain_answer(told, odds), ""
+    except BadInput:  # /why says what differs
+        found, unlike = explain_answer(told, None), "; the odds are not for this answer"
     if found.certificate is None:
         why = told.compressed.receipt.certificate.says.partition(": ")[2]
         return Text(f"no certificate{': ' if why else ''}{why}", "dim")
-    words = f"{name_signal(found.signal)} {found.certificate:.3g}"
+    words = f"{name_signal(found.signal)} {found.certificate:.3g}{unlike}"
     if found.certificate_level is None:
         return Text(words, "dim")
     dot, colour = _DOTS[found.certificate_level]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fewer.cli.ask import UNSEEN
 from fewer.cli.chat_marks import Told, draw_mark
 from fewer.cli.terminal import Terminal
+from fewer.decide.signals import SIGNALS, CertificateSummary
 from fewer.receipt.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Room:
         self.told: Told | None = None
         self.compressed_since = self.stopped = False
         self._sampling = sampling
-        self._evidence = odds is not None and not odds.signal.startswith("certificate")
+        signal = None if odds is None else SIGNALS[odds.signal]
+        self._evidence = signal is not None and not (isinstance(signal, CertificateSummary) and signal.rows == "answer")
 
     def read(self, documents: Sequence[Document], system: str | None) -> None:
         """Append the system text and the documents, and compress where there is a policy. Says what it took."""

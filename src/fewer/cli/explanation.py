@@ -105,6 +105,8 @@ def _show_layer(found: Explanation, shown: LayerShown, encoding: str, width: int
     yield Text()
     proven = " (proven impossible by the exact optimum)" if excludes_least(found, shown) else ""
     yield Text(f"Layer {shown.layer}: {shown.outcome}{proven}", style="bold")
+    if shown.says:
+        yield Text(shown.says)
     yield Text()
     yield _list_attention(shown, encoding, width)
     if shown.bounds is not None:

@@ -80,14 +80,12 @@ def _read_json(name: str) -> Any:
             way_out = "A saved session holds no receipts; write the last answer's with /receipt FILE in fewer chat."
             raise bad("RECEIPT", name, _LEGAL, way_out)
         raise bad("RECEIPT", name, f"{_LEGAL}, not a folder", _WAY_OUT)
+    if name == "-" and sys.stdin is None:
+        raise bad("RECEIPT", "-", "a file, since standard input is closed", _WAY_OUT)
     try:
-        if name != "-":
-            return json.loads(Path(name).read_text("utf-8"))
-        if sys.stdin is None:
-            raise bad("RECEIPT", "-", "a file, since standard input is closed", _WAY_OUT)
-        return json.loads(sys.stdin.read())
+        return json.loads(sys.stdin.read() if name == "-" else Path(name).read_text("utf-8"))
     except json.JSONDecodeError as error:
         raise bad("RECEIPT", name, _LEGAL, f"Line {error.lineno}: {error.msg}. {_WAY_OUT}") from None
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # no UTF-8, and whole numbers of thousands of digits
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise bad("RECEIPT", name, f"a file that can be read ({reason})", _WAY_OUT) from None

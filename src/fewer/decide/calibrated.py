@@ -94,15 +94,16 @@ class CalibratedGate:
         """Read one back. signal: only where it is one of your own. Raises BadInput."""
         plain = read_plain(text, _FORMAT, _VERSION)
         name, policy = plain.pop("signal", None), plain.pop("policy", None)
-        if signal is not None and signal.name != name:
-            raise bad("signal", signal.name, f"{name!r}, which the gate was calibrated for", "Pass that signal.")
+        own = name if signal is None else find_signal(signal).name
+        if own != name:
+            raise bad("signal", own, f"{name!r}, which the gate was calibrated for", "Pass that signal.")
         if not isinstance(policy, dict):
             raise bad("policy", policy, "a JSON object", _CHANGED)
         words = {each: plain.pop(each, None) for each in ("data", "loss", "model", "fingerprint")}
         for each, word in words.items():
             if not isinstance(word, str) or not word:
                 raise bad(each, word, "a text", _CHANGED)
-        return cls(signal or find_signal(name), _read_found(plain), policy=policy, **words)
+        return cls(find_signal(signal or name), _read_found(plain), policy=policy, **words)
 
 
 def calibrate(

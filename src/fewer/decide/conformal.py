@@ -21,9 +21,11 @@ for this calibration with a stated probability; recomputing with anything that c
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 import numpy as np
 
@@ -76,7 +78,7 @@ def control_risk(
     for group in groups:
         sizes[group] = sizes.get(group, 0) + 1
     count = len(sizes)
-    most = float(Fraction(str(alpha)) * (count + 1)) - 1.0  # of the clusters' losses added up
+    most = Fraction(str(alpha)) * (count + 1) - 1  # of the clusters' losses added up, exactly
     if most < 0:
         what = "answers" if clusters is None else "clusters"
         legal = f"at least 1 / (n + 1) = {1 / (count + 1):.4g} with n = {count} {what}"
@@ -87,9 +89,9 @@ def control_risk(
         raise bad("value", -math.inf, "above minus infinity", "No threshold is below it; pass None to recompute it.")
     order = sorted((value, index) for index, value in enumerate(found) if value is not None)
     ordered = np.array([value for value, _ in order])
-    weights = np.array([lost[index] / sizes[groups[index]] for _, index in order])
-    sums = np.cumsum(weights)  # losses added up, if everything up to this one is accepted
-    over = int(np.searchsorted(sums, most, side="right"))  # the first that is too much
+    exact = (Fraction(str(lost[index])) / sizes[groups[index]] for _, index in order)
+    sums = list(accumulate(exact))  # losses added up, if everything up to this one is accepted
+    over = bisect_right(sums, most)  # the first that is too much
     threshold = LARGEST if over == len(order) else math.nextafter(ordered[over], -math.inf)
     accepted = int(np.searchsorted(ordered, threshold, side="right"))
     return ControlledRisk(

@@ -154,12 +154,18 @@ class Gate:
             if not size:
                 says = f"{self.signal.name} {value:.4g} is the first value: a coin of {level:.3g} fell for "
                 says += "recomputing it" if wants else "accepting it"
-        if wants and self._num_fired + 1 > Fraction(str(rate)) * count + self.slack:
+        if wants and self._num_fired >= self._most(count):
             says += (
                 f"; but {self._num_fired} of {count - 1} answers were recomputed, and the rate {rate:g} allows no more"
             )
             wants = False
         return GateDecision(wants, value, threshold, says)
+
+    def _most(self, count: int) -> int:
+        """How many of so many answers it may have sent back."""
+        if self.rate is None:
+            return count
+        return min(count, math.floor(Fraction(str(self.rate)) * count + self.slack))
 
     def _coin(self) -> float:
         """Of [0, 1), the same for the same seed and count."""
@@ -199,17 +205,20 @@ class Gate:
         """One that goes on where the other stood. signal: only where it is one of your own. Raises BadInput."""
         plain = read_plain(text, _FORMAT, _VERSION)
         name = plain.pop("signal", None)
-        if signal is not None and signal.name != name:
-            raise bad("signal", signal.name, f"{name!r}, as in the gate's JSON", "Pass that signal.")
+        own = name if signal is None else find_signal(signal).name
+        if own != name:
+            raise bad("signal", own, f"{name!r}, as in the gate's JSON", "Pass that signal.")
         counts = [plain.pop(each, None) for each in ("num_decided", "num_fired")]
         values = plain.pop("values", None)
         try:
             gate = cls(signal or name, **plain)
             decided, fired = counts
-            for each, count, most in (("num_decided", decided, None), ("num_fired", fired, decided)):
-                check_number(each, count, int, 0, most, "The gate's JSON was changed.")
-            if not isinstance(values, list) or len(values) > min(gate.window, decided):
-                raise bad("values", values, "no more than answers and the window", "The gate's JSON was changed.")
+            check_number("num_decided", decided, int, 0, None, "The gate's JSON was changed.")
+            check_number("num_fired", fired, int, 0, gate._most(decided), "The gate's JSON was changed.")
+            most = 0 if gate.rate is None else min(gate.window, decided)
+            if not isinstance(values, list) or len(values) > most:
+                legal = "no more than answers and the window, and none with a threshold"
+                raise bad("values", values, legal, "The gate's JSON was changed.")
             for value in values:
                 check_number("value", value, float, -LARGEST, LARGEST, "The gate's JSON was changed.")
                 gate._remember(float(value))
@@ -238,5 +247,8 @@ def as_value(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real):
         raise bad("value", value, "a number, or None where the signal has no value", "Pass what the signal returned.")
-    found = float(value)
+    try:
+        found = float(value)
+    except OverflowError:  # a whole number beyond them
+        found = math.inf if value > Fraction(0) else -math.inf
     return None if math.isnan(found) else max(-LARGEST, min(LARGEST, found))

@@ -16,7 +16,7 @@ def read_text(path: str | PathLike[str]) -> str:
     """The text of a file. Raises BadInput where it cannot be read."""
     try:
         return Path(path).read_text("utf-8")
-    except (OSError, ValueError) as error:  # a name with a null byte, and text that is not UTF-8, are ValueErrors
+    except (OSError, ValueError, TypeError) as error:  # ValueErrors: a null byte in the name, text that is not UTF-8
         reason = getattr(error, "strerror", None) or error
         raise bad("path", str(path), f"a readable file ({reason})", "Name the file that save() wrote.") from None
 
@@ -25,7 +25,7 @@ def read_plain(text: str, form: str, version: int) -> dict[str, Any]:
     """The fields of a JSON object of this format and version, without these two. Raises BadInput."""
     try:
         plain = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise bad("gate", text, f"JSON ({error})", "Pass what to_json wrote.") from None
     if not isinstance(plain, dict) or plain.pop("format", None) != form:
         raise bad("gate", text, f"the JSON of a {form}", "Pass what to_json wrote.")

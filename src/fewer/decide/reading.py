@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from statistics import fmean
 
 from torch import Tensor
@@ -82,7 +83,7 @@ def read_evidence(evidence: Evidence, setting: Setting | None = None) -> Reading
     values = {
         name: value
         for name, signal in SIGNALS.items()
-        if signal.channel == "cache" and (value := signal(evidence)) is not None
+        if signal.channel == "cache" and (value := signal(evidence)) is not None and isfinite(value)
     }
     missing, radii = {}, None
     if evidence.answer is None or not evidence.answer.shape[2]:
@@ -90,13 +91,18 @@ def read_evidence(evidence: Evidence, setting: Setting | None = None) -> Reading
             "no radii were collected: they exist for designs with known probabilities (such as systematic:snapkv), "
             "from the first decode step after a compression on"
         )
+    elif not bool(evidence.answer.isfinite().all()):
+        missing["certificate"] = "some radii are no finite numbers"
     else:
         radii = evidence.answer.double()
-    if not evidence.logprobs:
+    logprob = fmean(evidence.logprobs) if evidence.logprobs else None
+    if logprob is None:
         missing["logprob"] = "the answer's log-probabilities were not collected: ask with logprobs=0"
+    elif not isfinite(logprob):
+        missing["logprob"], logprob = "some of the answer's are no finite numbers", None
     return Reading(
         values=values,
-        logprob=fmean(evidence.logprobs) if evidence.logprobs else None,
+        logprob=logprob,
         radii=Radii() if radii is None else _summarise(radii),
         clipped=Radii() if radii is None else _summarise(radii.clamp(max=MOST)),
         setting=setting,

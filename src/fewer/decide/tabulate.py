@@ -13,7 +13,7 @@ from fewer.errors import bad
 
 __all__ = ["build_odds", "share_of"]
 
-METHOD = "Wilson with the effective number of answers, t quantiles of the clusters less one"
+METHOD = "Wilson with the effective number of answers, t quantiles of the effective number of clusters less one"
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -98,20 +98,24 @@ def build_odds(
 def share_of(outcomes: Floats, clusters: Codes, level: float) -> Share:
     """The share of ones, with Wilson's interval (1927) for as many answers as the clustered ones are worth.
 
-    That number is n over the design effect: the variance of the share with whole clusters as the draws (linearised, as
-    of a ratio), over that of independent answers, and at least 1 (Korn and Graubard 1998, with Wilson's interval in
-    place of the exact one). Where all answers agree there is no variance to see, and the number is that of clusters.
-    The normal quantile is replaced by Student's with one degree less than clusters. Without numbers below LEAST
-    clusters. It covered 93% to 98% at the level 95% in simulations with 12 and 40 clusters of 5.
+    That number is n over the design effect, which is at least 1: the variance of the share with whole clusters as the
+    draws (the jackknife's, which leaves each out in turn), over that of independent answers (Korn and Graubard 1998,
+    with Wilson's interval in place of the exact one). The normal quantile is replaced by Student's with k - 1 degrees,
+    at least 1, where k = n^2 / (sum of the clusters' sizes squared): the number of clusters where all are of one size,
+    fewer where a few hold most answers. Where all answers agree there is no variance to see, and they are worth k.
+    Without numbers below LEAST clusters. In simulations with 10 to 40 clusters it covered 94% to 99% at the level 95%
+    where each had 5 answers, and 88% to 99% where they had 1 to 12, least for rare outcomes that whole clusters share.
     """
-    size, count = outcomes.size, np.unique(clusters).size
+    size, names = outcomes.size, np.unique(clusters, return_inverse=True)[1]
+    sizes = np.bincount(names).astype(np.float64)
+    count = sizes.size
     if count < LEAST:
         return Share(n=size, clusters=count, share=None, low=None, high=None)
-    share = float(outcomes.mean())
-    sums = np.bincount(np.unique(clusters, return_inverse=True)[1], outcomes - share)
-    plain, grouped = share * (1 - share) / size, count / (count - 1) * float(np.square(sums).sum()) / size**2
-    worth = float(count) if plain == 0 else size / max(1.0, grouped / plain)
-    square = float(stdtrit(count - 1, (1 + level) / 2)) ** 2
+    share, alike = float(outcomes.mean()), size**2 / float(np.square(sizes).sum())
+    without = (outcomes.sum() - np.bincount(names, outcomes)) / (size - sizes)
+    plain, grouped = share * (1 - share) / size, (count - 1) / count * float(np.square(without - share).sum())
+    worth = alike if plain == 0 else size / max(1.0, grouped / plain)
+    square = float(stdtrit(max(1.0, alike - 1), (1 + level) / 2)) ** 2
     middle = (share + square / (2 * worth)) / (1 + square / worth)
     half = float(np.sqrt(square * (share * (1 - share) / worth + square / (4 * worth**2)))) / (1 + square / worth)
     low, high = min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))

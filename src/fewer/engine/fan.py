@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from traceback import clear_frames
 
 from torch import Tensor
 
@@ -57,11 +58,8 @@ def fan_out(
         try:
             if branch.error is not None:
                 raise branch.error
-            assert branch.logits is not None
             if reference is not None:
-                reading = Reading(branch.segment.state.fork(), branch.logits, reference)
-                read_tokens(batch.adapter, [reading])
-                references[index] = tuple(reading.logprobs)
+                references[index] = _read(batch, branch, reference)
             batch.enter(sequence, branch)
         except Exception as error:
             errors[index] = error
@@ -74,6 +72,8 @@ def fan_out(
             except Exception as error:  # a planner may describe itself as something no receipt can hold
                 errors[index] = error
         sequence.state.clear()
+    for failed in (*errors.values(), *(one.error for one in sequences.values() if one.error is not None)):
+        clear_frames(failed.__traceback__)  # the outcome holds it, and it would hold the caches of where it was raised
     return [
         Outcome(answers.get(index), references.get(index), errors.get(index) or _error_of(sequences.get(index)))
         for index in range(len(requests))
@@ -94,6 +94,14 @@ def _prefill(batch: Batch, sequences: dict[int, Sequence]) -> dict[int, Prefille
         for place, branch in forward_shared(batch.adapter, [segments[index] for index in group]):
             found[group[place]] = read_parts(batch.adapter, sequences[group[place]], branch)
     return found
+
+
+def _read(batch: Batch, branch: Prefilled, reference: Tensor) -> tuple[float, ...]:
+    """How likely each token of the reference is after the branch, which stays as it is."""
+    assert branch.logits is not None
+    reading = Reading(branch.segment.state.fork(), branch.logits, reference)
+    read_tokens(batch.adapter, [reading])
+    return tuple(reading.logprobs)
 
 
 def _error_of(sequence: Sequence | None) -> Exception | None:

@@ -79,6 +79,7 @@ def forward_shared(adapter: Adapter, branches: list[Segment]) -> Iterator[tuple[
             branch = branches[index]
             yield index, _leave(adapter, branch, looks[index], trunk, hidden, angles, layer, seconds, shared)
         begin = time.perf_counter()
+    trunk.state.clear()  # a branch's error holds this frame
 
 
 def _leave(

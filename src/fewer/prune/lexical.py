@@ -1,8 +1,8 @@
 """Dropping text before the model reads it: what shares the question's rarer tokens stays. No model is needed.
 
-The classical opponent of every method that looks at attention: BM25 (Robertson and Zaragoza 2009, equation 3.15, with
-Lucene's idf, which is never negative) over the prompt's own passages, of the question's own token ids. What it drops is
-gone, before the first layer.
+The classical opponent of every method that looks at attention: BM25 (Robertson and Zaragoza 2009, equation 3.15, times
+k1 + 1, which changes no order, with Lucene's idf, which is never negative) over the prompt's own passages, of the
+question's own token ids, each counted once. What it drops is gone, before the first layer.
 
 It cannot follow a paraphrase, a pronoun or a second hop, and knows nothing of words: an inflected form, another case or
 another way to cut a word into tokens is another term. Rarity is counted in this prompt alone. No certificate is given.

@@ -122,7 +122,7 @@ def _read_header(place: Path) -> dict[str, Any]:
         raise bad("directory", str(place), f"a directory with {_HEADER} in it", "Name one that session.save wrote.")
     try:
         header = json.loads((place / _HEADER).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _broken(place, f"{_HEADER}: {error}") from error
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise bad("directory", str(place), "a saved session", f"{_HEADER} there is something else; name another one.")
@@ -183,9 +183,12 @@ def _as_path(directory: str | PathLike[str]) -> Path:
 def _find_place(directory: str | PathLike[str]) -> Path:
     """Where it may be written: a free name, an empty directory, or an earlier session."""
     target = _as_path(directory)
-    free = not target.exists() or (target.is_dir() and ((target / _HEADER).is_file() or not any(target.iterdir())))
-    if not free:
+    held = {each.name for each in target.iterdir()} if target.is_dir() else set()
+    if (target.exists() and not target.is_dir()) or (held and _HEADER not in held):
         raise bad("directory", str(target), "a free name, or a saved session to replace", "Name another directory.")
+    if others := sorted(held - {_HEADER, _CACHE}):  # they would go with the session that is replaced
+        shown = f"{target}, which also holds {', '.join(others[:3])}"
+        raise bad("directory", shown, "a saved session alone where it is replaced", "Move them, or name another one.")
     if not target.parent.is_dir():
         raise bad("directory", str(target), "in a directory that exists", f"Make it first: {target.parent}")
     return target

@@ -7,6 +7,7 @@ early leaves the session as it was.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,8 @@ from fewer.session.asking import as_sampling, check_room, whole_prompt
 from fewer.session.recompute import as_recompute
 
 if TYPE_CHECKING:
+    from fewer.decide import GateDecision
+    from fewer.session.mark import Mark
     from fewer.session.session import Session
 
 __all__ = ["Piece", "Turn"]
@@ -60,6 +63,8 @@ class Turn:
         begin = time.perf_counter()
         if not isinstance(keep, bool):
             raise bad("keep", keep, "True or False", "Leave it out to keep question and answer in the session.")
+        if not isinstance(evidence, bool):
+            raise bad("evidence", evidence, "True or False", "Leave it out where no signal is wanted.")
         engine = session.engine
         self._session, self._keep = session, keep
         self._sampling = as_sampling(sampling, session.seed)
@@ -83,7 +88,8 @@ class Turn:
         return self._rule is not None and (bool(self._session.evictions) or later)
 
     def finish(self) -> Answer:
-        """Do all of it."""
+        """Do all of it. Until it has ended the session does nothing else, for a signal that asks it either."""
+        self._session._turn = weakref.ref(self)
         for _ in self.work():
             pass
         assert self.answer is not None
@@ -96,48 +102,61 @@ class Turn:
 
     def work(self) -> Generator[Piece, None, None]:
         """Closing it early cancels the run; then `answer` says so, and the session is as it was."""
+        session = self._session
+        try:
+            mark = session._here(len(self._ids) + self._sampling.max_tokens)
+            try:
+                yield from self._work(mark)
+            except BaseException:
+                session._return(mark)
+                raise
+        finally:
+            self.ended = True
+
+    def _work(self, mark: Mark) -> Generator[Piece, None, None]:
+        """Everything that can fail, and then, in one go, what stays of it."""
         session, sequence = self._session, self._sequence
         keeper = sequence.keeper
-        mark = session._here(len(self._ids) + self._sampling.max_tokens)
-        try:
-            if keeper is not None:
-                session._make_room(keeper)
-            first = yield from self._write(sequence, "first")
-            evicted = keeper is not None and bool(keeper.evictions)
-            decision = None if self._rule is None else self._rule.decide(first, evicted)
-            again, kept = None, (0, 0.0)
-            if self._rule is not None and decision is not None and decision.fires:
-                second = self._rule.begin(
-                    session.engine, session.policy, self._ids, len(self._new), self._sampling, session.seed
-                )
-                try:
-                    again = yield from self._write(second, "again")
-                except (GeneratorExit, KeyboardInterrupt):
-                    assert self.answer is not None
-                    self.answer = self._rule.give(decision, first, self.answer)
-                    raise
-                finally:
-                    second.state.clear()
-            if not self._keep:
-                session._return(mark)
-            elif again is not None and again.ids != first.ids:
+        sequence.started = time.perf_counter()
+        if keeper is not None:
+            session._make_room(keeper)
+            sequence.evict_told_s = keeper.seconds  # no part of the prefill
+        answer = first = yield from self._write(sequence, "first")
+        if self._rule is not None:
+            decision = self._rule.decide(first, keeper is not None and bool(keeper.evictions))
+            again = (yield from self._again(decision, first)) if decision.fires else None
+            kept = (0, 0.0)
+            if self._keep and again is not None and again.ids != first.ids:
                 session._return(mark)
                 keeper, kept = self._read(again)
-        except BaseException:
-            session._return(mark)
-            self.ended = True
-            raise
-        answer = first
-        if self._rule is not None and decision is not None:
             answer = self._rule.give(decision, first, again, kept)
+        if self._keep:
+            self._transcript.add_answer(session.engine.tokenizer, answer.ids, session.engine.end_tokens)
+            ids = (*self._ids, *answer.ids)
+        else:
+            session._return(mark)
         if sequence.keeper is not None:
             session.question_certificates = tuple(sequence.keeper.read)
             session.answer_certificates = tuple(sequence.keeper.certificates)
         if self._keep:
-            self._transcript.add_answer(session.engine.tokenizer, answer.ids, session.engine.end_tokens)
-            session._ids, session._transcript = (*self._ids, *answer.ids), self._transcript
-            session._keeper, session._mark = keeper, mark
-        self.answer, self.ended = answer, True
+            session._ids, session._transcript, session._keeper, session._mark = ids, self._transcript, keeper, mark
+        self.answer = answer
+
+    def _again(self, decision: GateDecision, first: Answer) -> Generator[Piece, None, Answer]:
+        """The second run."""
+        session = self._session
+        assert self._rule is not None
+        second = self._rule.begin(
+            session.engine, session.policy, self._ids, len(self._new), self._sampling, session.seed
+        )
+        try:
+            return (yield from self._write(second, "again"))
+        except (GeneratorExit, KeyboardInterrupt):
+            if self.answer is not None:
+                self.answer = self._rule.give(decision, first, self.answer)
+            raise
+        finally:
+            second.state.clear()
 
     def _write(self, sequence: Running, run: Run) -> Generator[Piece, None, Answer]:
         """Run it alone. Closed or interrupted, `answer` is what there is by then."""
@@ -153,6 +172,7 @@ class Turn:
                     given = len(text)
         except (GeneratorExit, KeyboardInterrupt):
             batch.cancel(sequence)
+            sequence.finish_reason = "cancelled"  # also where the last token was there: nothing of it stays
             self.answer = engine._answer(sequence)
             raise
         if sequence.error is not None:

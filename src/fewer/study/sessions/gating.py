@@ -1,10 +1,10 @@
 """What a doubt is good for: withholding the most doubted answers, or giving the full run's answer in their place.
 
-The most doubted are found within each place by itself, as a gate at a fixed rate finds them when it knows all answers:
-the best that a gate with this doubt and rate can do, since one that works online has to guess where its threshold
-lies. Equal doubts have no order: every number is the exact expectation over their orders, and the answer at the border
-counts by the part of it that fits. An answer without a doubt is doubted least. Over several places a number is the
-mean over all of their answers.
+The most doubted are found within each place by itself, as a gate at a fixed rate finds them when it knows all answers
+beforehand; one that works online has to guess where its threshold lies, and chooses others near it. Equal doubts have
+no order: every number is the exact expectation over their orders, and the answer at the border counts by the part of it
+that fits. An answer without a doubt is doubted least. Over several places a number is the mean over all of their
+answers.
 
 A random gate is its exact expectation, and is never drawn. Intervals resample clusters, and each draw finds its own
 thresholds. "oracle" is the doubt that knows what it is for: how wrong an answer is, or what the full run's gains.

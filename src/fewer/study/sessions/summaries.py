@@ -12,8 +12,9 @@ their mean, their median, or the largest of them. LAYERS are all or a third of t
 `clipped` takes none of these for more than 1: an error as large as the output. `ratio` divides by the answer's
 surprise, minus its mean log-probability plus 0.1 nats. `residual` is what is left of the logarithm when the answers of
 the place are fitted by a line over their log-probability; it needs all of them, and no gate that works online has it.
+The line is fitted once: intervals that resample answers take it as given.
 
-Not covered: single heads, and steps behind those that the log has.
+Not covered: single heads, rows of a question before its last 64, and steps behind those that the log has.
 """
 
 from __future__ import annotations

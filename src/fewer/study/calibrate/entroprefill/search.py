@@ -1,11 +1,11 @@
 """The rule that loses evidence least often while it saves what is asked for, tested by leaving out one task at a time.
 
 A rule that is chosen for its saving stands at the edge of what its own tasks allow, and fails on others. So the saving
-is given, on needles, and the choice is by the evidence: of the rules that save enough, the one with the fewest losses,
-where a prompt of another task that prunes counts as `PRIOR` of a loss though its evidence survives: tasks that were not
-seen lose it more often than those that were. Of equals the one with fewer heads, then the one that saves more. Tasks
-that are left out test the choice; where they contradict the rate, nothing is chosen. Whether the saving is reached on
-them is not tested. Nothing here sees what is only reported.
+is given, on needles, and the choice is by the evidence: of the rules that save enough and reach the rate, the one with
+the fewest losses, where a prompt of another task that prunes counts as `PRIOR` of a loss more, whatever becomes of its
+evidence: tasks that were not seen lose it more often than those that were. Of equals the one with fewer heads, then the
+one that saves more. Tasks that are left out test the choice; where they contradict the rate, nothing is chosen. Whether
+the saving is reached on them is not tested. Nothing here sees what is only reported.
 
 The search is exhaustive over the grid, and over heads as far as `POOL` goes: the best heads alone, and each of them
 with every other head of the layers that were looked at. It is deterministic.
