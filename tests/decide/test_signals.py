@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fewer.certify import Certificate, StepCertificate, certificate
+from fewer.certify import Certificate, StepCertificate
 from fewer.decide import SIGNALS, Evidence
-from fewer.decide.signals.certificate import FIRST
 from tolerances import FP64
 
 # [layers 2, heads 4, steps 7]: each step's radii are the first's times its factor, but for one wild cell
@@ -86,7 +85,6 @@ def test_a_margin_defined_nowhere_is_no_value() -> None:
 
 
 def test_the_published_certificate_is_the_receipts() -> None:
-    assert FIRST == certificate.FIRST
     steps = [StepCertificate(RADII[..., [at]], *[torch.ones(2, 4, 1)] * 3) for at in range(7)]
     theirs = Certificate.of(steps, 0.1, "fixed_size")
     pairs = {"certificate": theirs.first, "certificate_mean": theirs.mean, "certificate_largest": theirs.largest}

@@ -11,7 +11,7 @@ from views import make_view
 from fewer.errors import BadInput
 from fewer.evict import make_policy
 from fewer.evict.score import H2O, QuestionAware, Uniform, ValueSpread
-from fewer.evict.size import find_sizes, mark_core
+from fewer.evict.size import find_sizes, mark_core, score_rows
 from tolerances import FP32
 
 INF = float("inf")
@@ -52,17 +52,18 @@ def test_sizes_are_attention_and_spread() -> None:
         mean = (attention[head][:, None] * values[head]).sum(0) / attention[head].sum()
         for row in range(attention.shape[1]):
             expected[head, row] = attention[head, row] ** 0.75 * (values[head, row] - mean).norm()
-    assert torch.allclose(find_sizes(view, pooled, pooled(view)).double(), expected, rtol=0, atol=FP32)
-    spread = ValueSpread(pooled)
-    assert torch.allclose(find_sizes(view, spread, spread(view)).double(), expected, rtol=0, atol=FP32)
+    for score in (pooled, ValueSpread(pooled)):
+        scored, seen = score_rows(view, score)
+        assert torch.equal(scored, score(view))
+        assert torch.allclose(find_sizes(view, seen).double(), expected, rtol=0, atol=FP32)
 
 
 def test_a_score_that_does_not_pool_is_its_own_attention() -> None:
     view = make_view()
-    scored = H2O()(view)
-    doubled = find_sizes(view, H2O(), 2**4 * scored)
-    assert torch.allclose(doubled, 8 * find_sizes(view, H2O(), scored), rtol=FP32, atol=0)
-    even = find_sizes(view, Uniform(), Uniform()(view))
+    scored, seen = score_rows(view, H2O())
+    assert seen is None
+    assert torch.allclose(find_sizes(view, 2**4 * scored), 8 * find_sizes(view, scored), rtol=FP32, atol=0)
+    even = find_sizes(view, Uniform()(view))
     distance = (view.v.float() - view.v.float().mean(1, keepdim=True)).norm(dim=-1)
     assert torch.allclose(even / even.sum(), distance / distance.sum(), rtol=0, atol=FP32)
 
@@ -70,7 +71,7 @@ def test_a_score_that_does_not_pool_is_its_own_attention() -> None:
 def test_values_that_are_all_alike_have_no_size() -> None:
     view = make_view()
     view = replace(view, v=torch.ones_like(view.v))
-    assert float(find_sizes(view, Uniform(), Uniform()(view)).max()) < FP32
+    assert float(find_sizes(view, Uniform()(view)).max()) < FP32
 
 
 @pytest.mark.parametrize("setting", [{"delta": 0.05}, {"radius": "paper"}, {"certify": True}])

@@ -16,12 +16,11 @@ from torch import Tensor
 from fewer.certify.known import Variance
 from fewer.certify.variance import Form, check_delta
 from fewer.errors import bad
+from fewer.types import FIRST_STEPS, LARGEST_RADIUS
 from fewer.types.number import check_number
 
-__all__ = ["FIRST", "Certificate", "StepCertificate"]
+__all__ = ["Certificate", "StepCertificate"]
 
-FIRST = 6  # decode steps over which the deployed certificate is a maximum
-MOST = 1.0  # what a radius counts at most in the clipped averages: an output that may be all error
 
 Kind = Literal["none", "estimate", "calibrated"]
 
@@ -73,7 +72,7 @@ class StepCertificate:
     @property
     def clipped_means(self) -> tuple[float, ...]:
         """The same, a radius above 1 counted as 1."""
-        return tuple(self.radius.double().clamp(max=MOST).mean((0, 1)).tolist())
+        return tuple(self.radius.double().clamp(max=LARGEST_RADIUS).mean((0, 1)).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +123,18 @@ class Certificate:
             return cls.none()
         clipped = [value for step in steps for value in step.clipped_means]
         forms = {(step.form, step.audited) for step in steps}
-        radii = torch.cat([step.radius.double() for step in steps], dim=2)[..., :FIRST]
+        radii = torch.cat([step.radius.double() for step in steps], dim=2)[..., :FIRST_STEPS]
         return cls(
             kind="estimate",
             delta=delta,
             steps=tuple(means),
-            first=max(means[:FIRST]),
+            first=max(means[:FIRST_STEPS]),
             mean=sum(means) / len(means),
             largest=max(means),
             per_layer=tuple(radii.mean(1).amax(1).tolist()),
-            clipped=max(clipped[:FIRST]),
+            clipped=max(clipped[:FIRST_STEPS]),
             clipped_steps=tuple(clipped),
-            clipped_per_layer=tuple(radii.clamp(max=MOST).mean(1).amax(1).tolist()),
+            clipped_per_layer=tuple(radii.clamp(max=LARGEST_RADIUS).mean(1).amax(1).tolist()),
             assumptions=(_DRAWN[variance], *_COMMON, *_name_forms(forms, variance)),
         )
 

@@ -17,12 +17,11 @@ from fewer.decide.evidence import Evidence
 from fewer.decide.odds import Setting
 from fewer.decide.signals import SIGNALS
 from fewer.receipt import Receipt
-from fewer.receipt.claims import FIRST
+from fewer.types import FIRST_STEPS, LARGEST_RADIUS
 
 __all__ = ["Radii", "Reading", "read_evidence", "read_receipt"]
 
 _ASK = "fewer ask with --json --logprobs 0, or logprobs=0 in Python"
-MOST = 1.0  # what a radius counts at most where it is clipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def read_evidence(evidence: Evidence, setting: Setting | None = None) -> Reading
         values=values,
         logprob=logprob,
         radii=Radii() if radii is None else _summarise(radii),
-        clipped=Radii() if radii is None else _summarise(radii.clamp(max=MOST)),
+        clipped=Radii() if radii is None else _summarise(radii.clamp(max=LARGEST_RADIUS)),
         setting=setting,
         missing=missing,
     )
@@ -112,9 +111,9 @@ def read_evidence(evidence: Evidence, setting: Setting | None = None) -> Reading
 
 def _summarise(radii: Tensor) -> Radii:
     """Of [L, H, steps], H being query heads."""
-    first = radii[:, :, :FIRST]
+    first = radii[:, :, :FIRST_STEPS]
     return Radii(
-        per_layer=tuple(radii.mean(1)[:, :FIRST].amax(1).tolist()),
+        per_layer=tuple(radii.mean(1)[:, :FIRST_STEPS].amax(1).tolist()),
         heads=tuple(map(tuple, first.amax(2).tolist())),
         steps=tuple(radii.mean((0, 1)).tolist()),
     )

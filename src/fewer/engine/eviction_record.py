@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from fewer.certify import Certificate
-from fewer.certify.certificate import FIRST
 from fewer.engine.evidence import finished_steps
 from fewer.engine.keeper import Keeper
 from fewer.engine.sequence import Sequence
 from fewer.evict import Eviction, Policy
 from fewer.receipt import CertificateRecord, CompressionRecord, EvictionRecord
+from fewer.types import FIRST_STEPS
 
 __all__ = ["write_certificate", "write_eviction"]
 
@@ -114,6 +114,6 @@ def _say_why_empty(keeper: Keeper) -> str:
 
 def _say(delta: float, num_steps: int) -> str:
     """What the number is, in one sentence."""
-    which = "the first six steps" if num_steps >= FIRST else f"{num_steps} step{'s' * (num_steps != 1)}"
+    which = "the first six steps" if num_steps >= FIRST_STEPS else f"{num_steps} step{'s' * (num_steps != 1)}"
     each = f"estimated relative errors of attention outputs, each at level {delta:g}"
     return f"{each}, averaged over layers and heads, largest of {which}; an average bounds nothing"

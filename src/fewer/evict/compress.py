@@ -162,7 +162,7 @@ def _choose(
     drawn_by = score
     if policy.known:
         marked = mark_core(score, keep, policy.certain_core)
-        sizes = find_sizes(view, policy.score, scored, attention) if policy.sizes == "spread" else scored
+        sizes = find_sizes(view, scored if attention is None else attention) if policy.sizes == "spread" else scored
         drawn_by = torch.where(torch.isinf(marked), marked, sizes)
     generator = torch.Generator().manual_seed((seed * 1_000_003 + turn * 8191 + view.layer) % 2**63)
     selection = check_selection(policy.design.draw(drawn_by, keep, generator), drawn_by, policy.design.name)

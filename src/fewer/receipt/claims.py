@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field, model_validator
 
 from fewer.errors import bad
 from fewer.receipt.fields import STRICT, Count, Number, Text
+from fewer.types import FIRST_STEPS
 
 NOTHING_CLAIMED = "nothing is claimed about the tokens left out"
-FIRST = 6  # decode steps over which an estimate's radius is a maximum
 
 
 class PlanRecord(BaseModel):
@@ -148,8 +148,8 @@ class CertificateRecord(BaseModel):
             if any(less > more * (1 + 1e-6) for less, more in zip(some, whole, strict=True)):
                 raise bad(name, list(some), "nowhere above the same before clipping", "Clip, then average.")
         for name, value, wanted in (
-            ("radius", self.radius, max(self.steps[:FIRST])),
-            ("clipped", self.clipped, max(self.clipped_steps[:FIRST])),
+            ("radius", self.radius, max(self.steps[:FIRST_STEPS])),
+            ("clipped", self.clipped, max(self.clipped_steps[:FIRST_STEPS])),
             ("mean", self.mean, fmean(self.steps)),
             ("largest", self.largest, max(self.steps)),
         ):

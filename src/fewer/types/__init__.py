@@ -6,6 +6,8 @@ and 0 is the embedding. Nothing here computes with a model.
 """
 
 from fewer.types.eviction import (
+    FIRST_STEPS,
+    LARGEST_RADIUS,
     CacheView,
     Design,
     KnownDesign,
@@ -23,6 +25,8 @@ from fewer.types.prompt import Chunk, Document, Prompt, Wording
 from fewer.types.sampling import Keep, Sampling
 
 __all__ = [
+    "FIRST_STEPS",
+    "LARGEST_RADIUS",
     "CacheView",
     "Chunk",
     "Decision",

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "FIRST_STEPS",
+    "LARGEST_RADIUS",
     "CacheView",
     "Design",
     "KnownDesign",
@@ -28,6 +30,9 @@ __all__ = [
 ]
 
 Observers = Literal["none", "last", "window", "strided"]
+
+FIRST_STEPS = 6  # decode steps over which an answer's certificate is a maximum (Xie 2026, section 3.4)
+LARGEST_RADIUS = 1.0  # what a radius counts at most in clipped averages: an output that may be all error
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,9 @@ from typing import Literal
 from torch import Tensor
 
 from fewer.decide.evidence import Evidence
+from fewer.types import FIRST_STEPS, LARGEST_RADIUS
 
-__all__ = ["FIRST", "CertificateSummary"]
-
-FIRST = 6  # decode steps over which the published certificate is a maximum
+__all__ = ["CertificateSummary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,14 @@ class CertificateSummary:
         by_row = _summarise(radii.double(), self.heads)
         if self.steps == "mean":
             return float(by_row.mean())
-        return float((by_row[:FIRST] if self.steps == "first" else by_row).max())
+        return float((by_row[:FIRST_STEPS] if self.steps == "first" else by_row).max())
 
 
 def _summarise(radii: Tensor, heads: str) -> Tensor:
     """[L, H, rows] to [rows]."""
     if heads == "median":
         return _median(radii).mean(0)
-    return (radii.clamp(max=1.0) if heads == "clipped" else radii).mean((0, 1))
+    return (radii.clamp(max=LARGEST_RADIUS) if heads == "clipped" else radii).mean((0, 1))
 
 
 def _median(radii: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fewer.decide.evidence import Evidence
-from fewer.decide.signals.certificate import FIRST
+from fewer.types import FIRST_STEPS
 
 __all__ = ["AttentionEntropy"]
 
@@ -39,4 +39,4 @@ class AttentionEntropy:
         if entropy is None or not entropy.shape[2]:
             return None
         by_row = entropy.double().mean((0, 1))
-        return float(by_row[:FIRST].max() if self.rows == "answer" else by_row.mean())
+        return float(by_row[:FIRST_STEPS].max() if self.rows == "answer" else by_row.mean())

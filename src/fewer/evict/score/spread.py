@@ -49,7 +49,17 @@ class ValueSpread:
 
     def __call__(self, view: CacheView) -> Tensor:
         """[kv_heads, n] float32."""
-        score: Tensor = self.inner(replace(view, gathered=None))
+        return self.pooled(self.unpooled(view), view)
+
+    def unpooled(self, view: CacheView) -> Tensor:
+        """The inner score of this view alone, before it pools, or as it is: [kv_heads, n]."""
+        unpooled: Callable[[CacheView], Tensor] = getattr(self.inner, "unpooled", self.inner)
+        return unpooled(replace(view, gathered=None))
+
+    def pooled(self, unpooled: Tensor, view: CacheView) -> Tensor:
+        """The score, from what `unpooled` returned for the view."""
+        pool: Callable[[Tensor, CacheView], Tensor] | None = getattr(self.inner, "pooled", None)
+        score: Tensor = unpooled if pool is None else pool(unpooled, view)
         values = view.v.to(torch.float32)
         mean = (
             torch.bmm(score[:, None], values) / score.sum(1).clamp(min=torch.finfo(torch.float32).tiny)[:, None, None]
@@ -58,11 +68,6 @@ class ValueSpread:
         if view.gathered is not None:
             score = score + view.gathered
         return score.clamp(max=torch.finfo(torch.float32).max)  # infinity would be "certain"
-
-    def unpooled(self, view: CacheView) -> Tensor:
-        """The inner score before it pools, or as it is: [kv_heads, n]."""
-        unpooled: Callable[[CacheView], Tensor] = getattr(self.inner, "unpooled", self.inner)
-        return unpooled(view)
 
     def describe(self) -> Mapping[str, str | int | float | None]:
         """The inner score's settings, for the receipt."""

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from fewer.errors import bad
 from fewer.study.sessions.places import Floats
+from fewer.types import FIRST_STEPS, LARGEST_RADIUS
 
 __all__ = ["PARTS", "PREFIX", "Radii", "Summary", "list_summaries", "parse_summary", "read_radii", "set_beside"]
 
@@ -51,7 +52,6 @@ PARTS: dict[str, tuple[str, ...]] = {
     "beside": ("", "ratio", "residual"),
 }
 """What each part of a summary may be; "" is left out of its name."""
-FIRST = 6
 SURPRISE = 0.1  # nats, added to minus the mean log-probability before dividing by it
 LEAST = 1e-6  # of a radius, before its logarithm is taken
 
@@ -88,9 +88,9 @@ class Summary:
             return np.full(n, np.nan)
         table, num_rows = found
         chosen = _choose_layers(table, self.layers)
-        by_row = _OVER[self.over](np.minimum(chosen, 1.0) if self.clip else chosen, axis=1)
+        by_row = _OVER[self.over](np.minimum(chosen, LARGEST_RADIUS) if self.clip else chosen, axis=1)
         if kind in ("first", "six"):
-            num_rows = np.minimum(num_rows, 1 if kind == "first" else FIRST)
+            num_rows = np.minimum(num_rows, 1 if kind == "first" else FIRST_STEPS)
         place = np.arange(by_row.shape[1])
         wanted = place == num_rows[:, None] - 1 if how == "last" else place < num_rows[:, None]
         if how == "largest":
