@@ -26,7 +26,7 @@ test: $(STAMP)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 	$(BIN)/python docs/generate.py --check
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from doubting import make_rows, make_study, places_of
 
+from doubting import make_rows, make_study, places_of
 from fewer.study.sessions.contrasts import difference_from_full, difference_of, find_twin, mean_score
 
 STUDY = make_study()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from doubting import POISSON, make_rows, make_study, places_of
 
+from doubting import POISSON, make_rows, make_study, places_of
 from fewer.errors import BadInput
 from fewer.study.row import to_table
 from fewer.study.sessions.doubts import DOUBTS, list_present, read_doubt

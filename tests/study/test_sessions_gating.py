@@ -7,8 +7,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from doubting import make_rows, make_study, places_of
 
+from doubting import make_rows, make_study, places_of
 from fewer.errors import BadInput
 from fewer.study.sessions.doubts import read_doubt
 from fewer.study.sessions.gating import Gating, fill

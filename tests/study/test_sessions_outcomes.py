@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from doubting import make_rows, make_study, places_of
 
+from doubting import make_rows, make_study, places_of
 from fewer.errors import BadInput
 from fewer.study.sessions.outcomes import Counts, count_outcomes, find_threshold, label_by
 

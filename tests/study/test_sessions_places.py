@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow.compute as pc
-from doubting import POISSON, answers_of, make_rows, make_study, places_of
 
+from doubting import POISSON, answers_of, make_rows, make_study, places_of
 from fewer.study.sessions.places import find_places, name_policy
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from doubting import make_rows, make_study, places_of
 
+from doubting import make_rows, make_study, places_of
 from fewer.errors import BadInput
 from fewer.study.sessions.areas import rank
 from fewer.study.sessions.outcomes import label_by
