@@ -9,6 +9,7 @@ Bytes are those of the storages really held. Not covered: paging, sharing of sto
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -160,17 +161,23 @@ class LayerKV:
         self.num_rows = num_rows
         self.contiguous = self.contiguous or num_rows == 0
 
+    def aside(self) -> LayerKV:
+        """A copy over the same rows; what is added to it is never this one's. Not while this one grows."""
+        other = copy(self)
+        other._blocks = [*self._blocks]
+        return other
+
     def fork(self) -> LayerKV:
         """An independent copy of the rows in use, with the headroom behind them."""
-        copy = LayerKV(self.headroom)
-        copy.num_rows, copy.contiguous = self.num_rows, self.contiguous
+        other = LayerKV(self.headroom)
+        other.num_rows, other.contiguous = self.num_rows, self.contiguous
         if self.buffer is not None:
             _, heads, _, dim = self.buffer.shape
-            copy.buffer = self.buffer.new_empty(2, heads, self.num_rows + self.headroom, dim)
-            copy.buffer[:, :, : self.num_rows].copy_(self.buffer[:, :, : self.num_rows])
-        copy._log_w, copy._pi, copy._gathered = self._log_w, self._pi, self._gathered  # replaced, never written to
-        copy._blocks = [self.pos.clone()] if self.num_rows else []
-        return copy
+            other.buffer = self.buffer.new_empty(2, heads, self.num_rows + self.headroom, dim)
+            other.buffer[:, :, : self.num_rows].copy_(self.buffer[:, :, : self.num_rows])
+        other._log_w, other._pi, other._gathered = self._log_w, self._pi, self._gathered  # replaced, never written to
+        other._blocks = [self.pos.clone()] if self.num_rows else []
+        return other
 
     @property
     def nbytes(self) -> int:

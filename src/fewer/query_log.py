@@ -46,7 +46,7 @@ class QueryLog:
         """
         kept = self._layers[index]
         kept.scaling, kept.window = scaling, window
-        if not self.open or self.needs.observers == "none":
+        if not self.open or self.needs.observers in ("none", "repeat"):
             return
         if kept.stop > start:
             self._cut(kept, start)

@@ -45,6 +45,16 @@ def test_a_sampled_policy_has_a_certificate(ask, long):
     assert again.certificate == receipt.certificate
 
 
+def test_the_receipt_has_what_fewer_why_asks_for_and_json_only_what_was_asked_for(ask, long):
+    options = ("--json", "--evict", "systematic:question", "--budget", "25%")
+    plain = json.loads(ask("Who?", str(long), *options).stdout_bytes)
+    asked = json.loads(ask("Who?", str(long), *options, "--logprobs", "0").stdout_bytes)
+    mean = sum(each["logprob"] for each in asked["logprobs"]) / len(asked["logprobs"])
+    assert "logprobs" not in plain
+    assert plain["receipt"]["output"]["mean_logprob"] == pytest.approx(mean)
+    assert json.loads(ask("Who?", str(long), "--json").stdout_bytes)["receipt"]["output"]["mean_logprob"] is None
+
+
 def test_the_table_and_the_page_show_it(ask, long):
     result = ask("Who?", str(long), "--evict", "systematic:question", "--budget", "64", "--html", "page.html")
     said = " ".join(result.stderr.split())

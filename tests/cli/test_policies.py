@@ -73,6 +73,7 @@ def test_json_is_one_object_that_can_be_asked_for(run):
         assert (written.layers, written.heads) == BUDGETS[each["budget"]]
         assert (policy.certified is not None) is each["certificate"]
         settings = found["scores"][each["score"].removesuffix("+spread")] | found["designs"][each["design"]]["settings"]
-        assert make_policy(each["policy"], "25%", **settings | found["budget"] | found["policy"]) == policy
+        own = {"layers": "adaptive"} if each["score"] == "kvzip" else {}  # by its name it has another budget
+        assert make_policy(each["policy"], "25%", **settings | found["budget"] | own | found["policy"]) == policy
     assert found["methods"][0]["differs"] == "renumbers positions"
     assert found["methods"][-1]["paper"] is None

@@ -82,7 +82,6 @@ def test_odds_of_another_policy_are_refused(ask, run, long):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (SAMPLED, "log-probabilities were not asked for: run fewer ask with --json --logprobs 0"),
         (("--evict", "snapkv", "--budget", "64"), "run fewer ask with --evict systematic:snapkv and the same --budget"),
         ((), "Nothing had left the cache, so it did not cause this"),
         ((*SAMPLED, "--max-tokens", "1", "--logprobs", "0"), "no decode step came after the compression: ask for a"),

@@ -173,7 +173,7 @@ def test_a_missing_log_probability_says_what_to_run(odds):
     found = attribute(receipt_of(HIGH, None), odds)
     assert (found.channel, found.logprob, found.certificate_level) == ("unknown", None, "high")
     assert (
-        "no log-probability, since log-probabilities were not asked for: run fewer ask with --json" in found.statement
+        "no log-probability, since log-probabilities were not asked for: run fewer ask with --evict" in found.statement
     )
     assert found.statement.endswith("The certificate is 0.9.")
     bare = attribute(replace(answer().evidence, logprobs=()))

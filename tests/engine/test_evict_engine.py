@@ -65,6 +65,8 @@ POLICIES = [
     policy("tova", 16),
     policy("pivotal:snapkv", 20, heads="adaptive"),
     policy("snapkv", 20, layers="pyramid"),
+    policy("kvzip", 20),
+    policy("pivotal:kvzip", 24, heads="adaptive", stretch=16),
 ]
 
 

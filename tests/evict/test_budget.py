@@ -17,7 +17,8 @@ def at(
 ):
     rows = (score > -INF).sum(1)
     minimum = torch.full_like(rows, low).minimum(rows)
-    return budget.at(layer, num_layers, rows, tokens or score.shape[1], score, minimum).tolist()
+    several = [rows] * num_layers, [score] * num_layers, [minimum] * num_layers
+    return budget.over(several[0], tokens or score.shape[1], *several[1:])[layer - 1].tolist()
 
 
 def scores(heads: int = 3, rows: int = 100, seed: int = 0) -> torch.Tensor:
@@ -153,10 +154,10 @@ def test_describe() -> None:
     ("settings", "says"),
     [
         ({"keep": 0.25}, r"keep is 0.25; it must be a Keep"),
-        ({"layers": "cone"}, "layers is 'cone'; it must be 'uniform' or 'pyramid'"),
+        ({"layers": "cone"}, "layers is 'cone'; it must be 'uniform', 'pyramid' or 'adaptive'"),
         ({"heads": "ada"}, "heads is 'ada'; it must be 'equal' or 'adaptive'"),
         ({"beta": 20.0}, "beta is 20.0; it must be left out where layers is 'uniform'"),
-        ({"safeguard": 0.2}, "safeguard is 0.2; it must be left out where heads is 'equal'"),
+        ({"safeguard": 0.2}, "safeguard is 0.2; it must be left out where neither layers nor heads is 'adaptive'"),
         ({"layers": "pyramid", "beta": 0.5}, "beta is 0.5; it must be a number of at least 1"),
         ({"heads": "adaptive", "safeguard": 1.5}, "safeguard is 1.5"),
     ],
@@ -164,3 +165,59 @@ def test_describe() -> None:
 def test_settings_out_of_range(settings: dict[str, object], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         Budget(**({"keep": Keep(tokens=5)} | settings))
+
+
+def over(budget: Budget, several: list[torch.Tensor], low: int = 1, tokens: int | None = None) -> list[list[int]]:
+    rows = [(score > -INF).sum(1) for score in several]
+    minimums = [torch.full_like(each, low).minimum(each) for each in rows]
+    found = budget.over(rows, tokens or several[0].shape[1], several, minimums)
+    return [each.tolist() for each in found]
+
+
+@pytest.mark.parametrize("heads", ["equal", "adaptive"])
+@pytest.mark.parametrize("keep", [5, 37, 60, 99, 100])
+@pytest.mark.parametrize("safeguard", [None, 0.0, 0.3, 1.0])
+def test_over_all_layers_the_total_is_exact(heads: str, keep: int, safeguard: float | None) -> None:
+    several = [scores(seed=layer) * 2.0**layer for layer in range(6)]
+    kept = over(Budget(Keep(tokens=keep), "adaptive", heads, safeguard=safeguard), several, low=5)
+    assert sum(map(sum, kept)) == 6 * 3 * keep
+    assert all(5 <= each <= 100 for layer in kept for each in layer)
+    if heads == "equal":
+        assert all(len(set(layer)) == 1 for layer in kept)
+    if safeguard == 1.0:
+        assert kept == [[keep] * 3] * 6
+
+
+def test_over_all_layers_the_highest_scores_win() -> None:
+    several = [torch.arange(30.0).reshape(3, 10), torch.arange(15.0, 45.0).reshape(3, 10)]  # 0 to 29, and 15 to 44
+    kept = over(Budget(Keep(tokens=4), "adaptive", "adaptive", safeguard=0.0), several, low=0)
+    assert kept == [[0, 0, 5], [0, 9, 10]]  # the 23 from 26 on, and of the two 25 one: equal shares go to the earlier
+
+
+def test_a_layer_is_as_wide_as_the_head_that_has_most() -> None:
+    one, other = torch.zeros(2, 10), torch.zeros(2, 10)
+    one[0, :6], other[:, :3] = 5.0, 3.0  # six rows in one head, three in both
+    several = [one, other]
+    assert over(Budget(Keep(tokens=3), "adaptive", "equal"), several, low=0) == [[6, 6], [0, 0]]
+    assert over(Budget(Keep(tokens=4), "adaptive", "equal"), several, low=0) == [[6, 6], [2, 2]]
+    assert over(Budget(Keep(tokens=4), "adaptive", "equal", safeguard=0.5), several, low=0) == [[5, 5], [3, 3]]
+    assert over(Budget(Keep(tokens=3), "adaptive", "equal"), several, low=1) == [[5, 5], [1, 1]]
+
+
+@pytest.mark.parametrize("heads", ["equal", "adaptive"])
+def test_over_all_layers_rows_that_are_not_there_go_to_others(heads: str) -> None:
+    several = [scores(rows=8), scores(rows=100)]
+    kept = over(Budget(Keep(tokens=40), "adaptive", heads), several, low=2, tokens=100)
+    assert all(each <= 8 for each in kept[0])
+    assert sum(map(sum, kept)) == 2 * 3 * 40
+    assert over(Budget(Keep(tokens=90), "adaptive", heads), several, low=2, tokens=100) == [[8] * 3, [100] * 3]
+    with pytest.raises(BadInput, match=r"budget is '9 tokens \(9 rows\)'; it must be at least 10 rows per head"):
+        over(Budget(Keep(tokens=9), "adaptive", heads), several, low=10, tokens=100)
+
+
+def test_what_a_budget_over_layers_says_of_itself() -> None:
+    said = Budget(Keep.parse("25%"), "adaptive").describe()
+    assert said == {"keep": "25%", "layers": "adaptive", "heads": "equal", "safeguard": 0.0}
+    assert Budget(Keep.parse("25%"), "adaptive", "adaptive").describe()["safeguard"] == 0.2
+    with pytest.raises(BadInput, match=r"beta is 20.0; it must be left out where layers is 'adaptive'"):
+        Budget(Keep(tokens=5), "adaptive", beta=20.0)

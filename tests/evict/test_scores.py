@@ -89,8 +89,9 @@ def test_what_they_need() -> None:
         "keynorm": Needs(),
         "uniform": Needs(),
         "question": Needs("window", 8),
+        "kvzip": Needs("repeat", 512),
     }
-    assert [score.name for score in ALL if score.gathers] == ["h2o", "h2o+spread"]
+    assert [score.name for score in ALL if score.gathers] == ["h2o", "h2o+spread", "kvzip", "kvzip+spread"]
     assert ValueSpread(SnapKV(window=7)).needs == Needs("window", 7)
 
 

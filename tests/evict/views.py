@@ -36,6 +36,7 @@ def make_view(
         scaling=dim**-0.5,
         next_pos=rows,
         window=window,
+        repeated=torch.rand(kv_heads * group, rows, generator=generator) + 0.01,
     )
 
 
@@ -47,9 +48,13 @@ def evict_some(view: CacheView, kept: list[list[int]], log_w: Tensor | None = No
     for head, rows in enumerate(kept):
         weights[head, len(rows) :] = -INF
     wide = index[..., None].expand(-1, -1, view.k.shape[2])
-    return replace(
-        view, k=view.k.gather(1, wide), v=view.v.gather(1, wide), pos=view.pos.gather(1, index), log_w=weights
-    )
+    repeated = None
+    if view.repeated is not None:  # padding is never looked at
+        of = view.repeated.shape[0] // len(kept)
+        repeated = view.repeated.gather(1, index.repeat_interleave(of, 0))
+        repeated = repeated.masked_fill(torch.isneginf(weights).repeat_interleave(of, 0), 0.0)
+    k, v, pos = view.k.gather(1, wide), view.v.gather(1, wide), view.pos.gather(1, index)
+    return replace(view, k=k, v=v, pos=pos, log_w=weights, repeated=repeated)
 
 
 def attend_slowly(view: CacheView) -> Tensor:

@@ -48,6 +48,7 @@ def with_eviction(
                 "evict_s": 0.0125,
                 "num_certain": total - (sum(drawn) if drawn else 0),
                 "rows_by_pi": drawn,
+                "repeated_tokens": 0,
             }
         )
         before, after = after, tuple(kept - 1 for kept in after)
@@ -138,7 +139,7 @@ def make_facts(
         if rows[index + 1] < rows[index]
     ]
     return {
-        "schema_version": "5",
+        "schema_version": "6",
         "model": {
             "name": "SmolLM2-135M-Instruct",
             "family": "llama",

@@ -90,10 +90,10 @@ def test_a_receipt_is_frozen(make):
         make().bypass = ("late",)
 
 
-@pytest.mark.parametrize("version", ["0", "1", "2", "3", "4", 5, None])
+@pytest.mark.parametrize("version", ["0", "1", "2", "3", "4", "5", 6, None])
 def test_another_version_is_named(facts, version):
     plain = facts() | {"schema_version": version}
-    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '5'")) as caught:
+    with pytest.raises(ValidationError, match=re.escape(f"schema_version is {version!r}; it must be '6'")) as caught:
         Receipt.model_validate_json(json.dumps(plain))
     assert caught.value.error_count() == 1
     assert "version of fewer that wrote it" in str(caught.value)

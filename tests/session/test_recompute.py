@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from speaker import KV_HEADS, NUM_LAYERS, answer_afresh, make_engine, policy, random_ids, same_bits
@@ -285,6 +286,8 @@ def test_a_calibrated_gate_knows_its_model_and_policy(engine: Engine, tmp_path: 
         ({"recompute": "always", "escalate": 20}, "escalate is '20 tokens"),
         ({"recompute": "always", "escalate": "most"}, "escalate is 'most'; it must be a whole number"),
         ({"recompute": "always", "escalate": 0.0}, "escalate is 0.0"),
+        ({"recompute": "always", "escalate": np.array([20, 30])}, r"escalate is array\(\[20, 30\]\)"),
+        ({"recompute": np.array([1, 2])}, r"recompute is array\(\[1, 2\]\); it must be 'never', 'always' or a Gate"),
     ],
 )
 def test_bad_settings(engine: Engine, settings: dict[str, object], match: str) -> None:

@@ -88,7 +88,7 @@ def ask(
         "repetition_penalty": repetition_penalty,
         "stop": tuple(stop or ()),
         "seed": seed,
-        "logprobs": logprobs,
+        "logprobs": 0 if logprobs is None and evict != "none" else logprobs,  # fewer why asks the receipt for them
     }
 
     terminal = Terminal(quiet)
@@ -109,7 +109,7 @@ def ask(
         interrupted = _follow(stream, silent=as_json)
     answer = stream.answer
     if as_json:
-        print(json.dumps(_to_object(answer, engine), allow_nan=False), flush=True)
+        print(json.dumps(_to_object(answer, engine, logprobs is not None), allow_nan=False), flush=True)
     elif answer.ids:
         terminal.show(answer.receipt.to_table())
     for path, save in ((html, answer.receipt.save_html), (receipt, answer.receipt.save_json)):
@@ -238,8 +238,8 @@ def _follow(stream: Stream, silent: bool) -> bool:
     return interrupted
 
 
-def _to_object(answer: Answer, engine: Engine) -> dict[str, Any]:
-    """What --json prints. `logprobs` is there if asked for: each token's own (nats) and the likeliest ones'."""
+def _to_object(answer: Answer, engine: Engine, listed: bool) -> dict[str, Any]:
+    """What --json prints; with `logprobs` if they are to be listed: each token's own (nats) and the likeliest ones'."""
 
     def entry(token: int, logprob: float) -> dict[str, Any]:
         return {"token": token, "text": str(engine.tokenizer.decode([token])), "logprob": logprob}
@@ -249,9 +249,9 @@ def _to_object(answer: Answer, engine: Engine) -> dict[str, Any]:
         "finish_reason": answer.finish_reason,
         "receipt": answer.receipt.model_dump(mode="json"),
     }
-    if answer.logprobs is not None:
+    if listed:
         found["logprobs"] = [
             {**entry(each.token, each.logprob), "top": [entry(token, logprob) for token, logprob in each.top]}
-            for each in answer.logprobs
+            for each in answer.logprobs or ()
         ]
     return found

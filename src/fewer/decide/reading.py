@@ -21,7 +21,7 @@ from fewer.types import FIRST_STEPS, LARGEST_RADIUS
 
 __all__ = ["Radii", "Reading", "read_evidence", "read_receipt"]
 
-_ASK = "fewer ask with --json --logprobs 0, or logprobs=0 in Python"
+_ASK = "fewer ask with --evict, or ask with logprobs=0 in Python"
 
 
 @dataclass(frozen=True, slots=True)

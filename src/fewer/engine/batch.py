@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from fewer.engine.keeper import Keeper
+from fewer.engine.repeat import Repeater
 from fewer.engine.request import Request
 from fewer.engine.sampling import Sampler
 from fewer.engine.sequence import Sequence
@@ -50,6 +51,7 @@ class Batch:
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
         self._progress = progress
+        self.repeater = Repeater(adapter, tokenizer)
 
     @property
     def idle(self) -> bool:
@@ -88,7 +90,7 @@ class Batch:
             if request.evict is not None:
                 keeper = Keeper(request.evict, request.prompt, sampling.seed, request.evidence)
                 keeper.open(state)
-        return Sequence(
+        sequence = Sequence(
             request=request,
             state=state,
             keeper=keeper,
@@ -98,6 +100,9 @@ class Batch:
             num_before=state.num_seen,
             evict_told_s=0.0 if keeper is None else keeper.seconds,
         )
+        if keeper is not None:
+            keeper.repeater, keeper.answer = self.repeater, sequence.ids
+        return sequence
 
     def enter(self, sequence: Sequence, prefilled: Prefilled) -> None:
         """Let a sequence in that was prefilled elsewhere: it takes its first token now and joins the running."""

@@ -43,6 +43,7 @@ def _compression(each: Eviction, head_row: int) -> CompressionRecord:
         evict_s=each.seconds,
         num_certain=each.certain,
         rows_by_pi=None if each.pi is None else tuple(each.pi.sum(0).tolist()),
+        repeated_tokens=each.repeated_tokens,
     )
 
 

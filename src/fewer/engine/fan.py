@@ -44,6 +44,7 @@ def fan_out(
     if reference is not None and len(reference) > room:
         legal = f"at most {room} tokens, the positions that the prompt leaves"
         raise bad("the length of the reference", len(reference), legal, "Cut it.")
+    batch.repeater.remembers = True  # seconds are sums of measured parts here, so what is shared can be told to each
     errors: dict[int, Exception] = {}
     sequences: dict[int, Sequence] = {}
     for index, request in enumerate(requests):

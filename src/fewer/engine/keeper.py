@@ -9,12 +9,14 @@ compressed when that is asked for (`compress`), and by itself only where reading
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from fewer.certify import Certifier, KnownProbabilities, StepCertificate, audit
 from fewer.decide.entropy import EntropyMeter
+from fewer.engine.repeat import Repeated, Repeater
 from fewer.evict import Eviction, Policy, compress
 from fewer.kv import State
 from fewer.query_log import QueryLog
@@ -37,10 +39,13 @@ class Keeper:
         self.entropies: list[Tensor] = []  # as certificates, [L, heads, rows] each
         self.read_entropies: list[Tensor] = []
         self._meter = EntropyMeter() if evidence else None
-        self.seconds = 0.0  # spent on compressing, also where nothing left
+        self.seconds = 0.0  # that compressing took, also where nothing left
+        self.elsewhere = 0.0  # of them: spent when another sequence had the same text repeated
         self.most_bytes = 0  # of keys and values, before a compression or after
         self.witness: Certifier | None = None
         self.watched = True  # whether there is to be a witness; what it sees is kept
+        self.repeater: Repeater | None = None  # who has the text repeated, where the score needs that
+        self.answer: list[int] = []  # tokens behind the prompt, as they come
         self.turns = 0  # compressions, also those that took nothing away
         self.last = 0  # tokens seen at the last compression
         self.rows: list[int] = []  # of each layer, right after it
@@ -62,7 +67,7 @@ class Keeper:
         added since the last time while it reads, or `policy.every` while it decodes; this one stays as it is.
         """
         following = copy(self)
-        following._prompt, following._moment = prompt, None
+        following._prompt, following._moment, following.answer = prompt, None, []
         following.certificates, following.read = [], []
         following.entropies, following.read_entropies = [], []
         following._meter = EntropyMeter() if evidence else None
@@ -111,7 +116,20 @@ class Keeper:
         audited = self.policy.certified is not None and self.policy.form == "audited"
         known = self._moment if self.policy.moment == "context" else len(self._prompt)
         num_tokens = max(known or 0, state.num_seen)
-        eviction = compress(state, self.policy, self.seed, self.turns, num_tokens, self._audit if audited else None)
+        again = self._repeat(state)
+        eviction = compress(
+            state,
+            self.policy,
+            self.seed,
+            self.turns,
+            num_tokens,
+            self._audit if audited else None,
+            None if again is None else again.layers,
+        )
+        if again is not None:
+            took = eviction.seconds + again.seconds
+            eviction = replace(eviction, seconds=took, repeated_tokens=again.num_tokens)
+            self.elsewhere += again.seconds if again.remembered else 0.0
         self.seconds += eviction.seconds
         self.turns, self.last = self.turns + 1, state.num_seen
         if eviction.num_evicted:
@@ -136,6 +154,15 @@ class Keeper:
             values.append(kv.v[:, :rows])
         kappa = [self.kappa.get(index) for index in range(len(values))] if self.policy.form == "audited" else None
         self.witness = Certifier(known, values, self.policy.level, form=self.policy.form, kappa=kappa)
+
+    def _repeat(self, state: State) -> Repeated | None:
+        """What the score wants to see of the text since the last compression, read once more."""
+        needs = self.policy.score.needs
+        if needs.observers != "repeat":
+            return None
+        assert self.repeater is not None
+        ids = torch.cat([self._prompt.ids, torch.tensor(self.answer, dtype=torch.int64)])[: state.num_seen]
+        return self.repeater.repeat(state, ids, self.last, needs.count)
 
     def _audit(self, view: CacheView, sample: Sample) -> None:
         """Of a draw that left something to chance; another one leaves the factor of the draw before it."""

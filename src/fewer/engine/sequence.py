@@ -119,4 +119,5 @@ def read_parts(adapter: Adapter, sequence: Sequence, first: Prefilled | None = N
         if not sequence.unread:
             break
     adapter.settle()
-    return Prefilled(segment, result, None, seconds + time.perf_counter() - begin - sequence.evict_s, shared)
+    spent = sequence.evict_s - (0.0 if sequence.keeper is None else sequence.keeper.elsewhere)
+    return Prefilled(segment, result, None, seconds + time.perf_counter() - begin - spent, shared)

@@ -16,11 +16,13 @@ from fewer.evict.score import SCORES, check_score_name
 __all__ = ["BUDGETS", "DESIGN_NAMES", "METHODS", "Method", "parse_policy_name"]
 
 DESIGN_NAMES = ("topk", "poisson", "systematic", "pivotal", "conditional-poisson")
-BUDGETS: dict[str, tuple[Literal["uniform", "pyramid"], Literal["equal", "adaptive"]]] = {
+BUDGETS: dict[str, tuple[Literal["uniform", "pyramid", "adaptive"], Literal["equal", "adaptive"]]] = {
     "uniform": ("uniform", "equal"),  # layers and heads of a fewer.evict.budget.Budget
     "pyramid": ("pyramid", "equal"),
     "adaptive": ("uniform", "adaptive"),
     "pyramid, adaptive": ("pyramid", "adaptive"),
+    "over layers": ("adaptive", "equal"),
+    "over all layers": ("adaptive", "adaptive"),
 }
 
 _XIE = "Xie 2026, Error Certificates for KV-Cache Eviction"
@@ -67,6 +69,8 @@ METHODS: tuple[Method, ...] = (
         "Ada-Pyramid", "Feng et al. 2024, 2407.11550", "snapkv", "topk", "pyramid, adaptive", "a budget per query head"
     ),
     Method("key norm", "Devoto et al. 2024, 2406.11430", "keynorm", "topk", "uniform", "first layers left whole"),
+    Method("KVzip", "Kim et al. 2025, 2505.23416", "kvzip", "topk", "over all layers", "no share for every head alike"),
+    Method("KVzip, whole layers", "", "kvzip", "topk", "over layers", ""),
     Method("aware top-k", _XIE, "question", "topk", "uniform", "no pooling is described"),
     Method("Poisson on SnapKV", _XIE, "snapkv", "poisson", "uniform", _PUBLISHED),
     Method("Poisson on H2O", _XIE, "h2o", "poisson", "uniform", _PUBLISHED),

@@ -8,7 +8,7 @@ tokens can still come back (a LazyLLM that revives).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +42,7 @@ class Eviction:
     seconds: float
     mass: Tensor | None = None  # [L, kv_heads] float32, the share of the score that left; see `measure_boundary`
     margin: Tensor | None = None  # [L, kv_heads] float32, between kept and evicted scores, in their SD; or NaN
+    repeated_tokens: int = 0  # read once more for the score
 
     @property
     def num_evicted(self) -> int:
@@ -51,28 +52,43 @@ class Eviction:
 
 @torch.inference_mode()
 def compress(
-    state: State, policy: Policy, seed: int, turn: int = 0, num_tokens: int | None = None, audit: Audit | None = None
+    state: State,
+    policy: Policy,
+    seed: int,
+    turn: int = 0,
+    num_tokens: int | None = None,
+    audit: Audit | None = None,
+    repeated: Sequence[Tensor] | None = None,
 ) -> Eviction:
     """Bring the cache down to the policy's budget. turn: which compression of this sequence it is, from 0.
 
     num_tokens: what a budget that is a share is a share of; None is the tokens seen. Samples depend on (seed, turn,
     layer) and the cache alone. audit: shown each layer's rows and what was drawn from them by chance, before the others
-    leave; the time it takes is part of `seconds`. Raises BadInput where the budget cannot hold what always stays.
+    leave; the time it takes is part of `seconds`. repeated: what a score with needs "repeat" looks at, [heads, n] of
+    each layer. Raises BadInput where the budget cannot hold what always stays.
     """
     if state.aux is not None:
         raise bad("evict", policy.name, "left out where pruned tokens can come back", "Prune with aux off, or not.")
     begin = time.perf_counter()
-    before, held = [], state.nbytes
+    held, certain = state.nbytes, 0
     after, padding, known = [], [], []
-    certain = 0
-    chosen: list[tuple[Selection, Tensor]] = []
+    looked = [
+        _score(_look(state, index, None if repeated is None else repeated[index]), policy)
+        for index in range(len(state.layers))
+    ]
+    before = [_rows(each.view) for each in looked]
+    keeps = policy.budget.over(
+        [each.rows for each in looked],
+        num_tokens or state.num_seen,
+        [each.marked for each in looked],
+        [each.minimum for each in looked],
+    )
+    chosen: list[Selection] = []
     measured: list[tuple[Tensor, Tensor]] = []
-    for index in range(len(state.layers)):
-        view = _look(state, index)
-        before.append(_rows(view))
-        selection, scored, boundary = _choose(view, policy, num_tokens or state.num_seen, seed, turn)
-        chosen.append((selection, scored))
-        measured.append(boundary)
+    for each, keep in zip(looked, keeps, strict=True):
+        view, selection = each.view, _choose(each, keep, policy, seed, turn)
+        chosen.append(selection)
+        measured.append(measure_boundary(each.marked, selection))
         after.append(selection.count.cpu())
         padding.append(int(selection.idx.numel() - selection.count.sum()))
         certain += int(selection.count.sum())
@@ -84,9 +100,9 @@ def compress(
             certain -= int(tail.sum())
             if audit is not None:
                 audit(view, selection)
-    for kv, (selection, scored) in zip(state.layers, chosen, strict=True):
+    for kv, each, selection in zip(state.layers, looked, chosen, strict=True):
         if policy.score.gathers:
-            kv.gather(scored)
+            kv.gather(each.score)
         _apply(kv, selection, policy)
     if state.queries is not None:
         state.queries.compressed()
@@ -106,7 +122,19 @@ def compress(
     )
 
 
-def _look(state: State, index: int) -> CacheView:
+@dataclass(frozen=True)
+class _Scored:
+    """A layer before anything is chosen."""
+
+    view: CacheView
+    score: Tensor  # [kv_heads, n]
+    attention: Tensor | None  # that it was pooled from, where it tells
+    marked: Tensor  # the score with inf for what always stays, -inf for what cannot
+    rows: Tensor  # [kv_heads] of those that can
+    minimum: Tensor  # [kv_heads] of those that have to
+
+
+def _look(state: State, index: int, repeated: Tensor | None) -> CacheView:
     """What there is to see of a layer, heads apart."""
     kv = state.layers[index]
     heads = kv.k.shape[0]
@@ -127,6 +155,7 @@ def _look(state: State, index: int) -> CacheView:
         pi=kv.pi,
         window=window,
         gathered=kv.gathered,
+        repeated=repeated,
     )
 
 
@@ -136,37 +165,36 @@ def _rows(view: CacheView) -> Tensor:
     return torch.full((heads,), size) if view.padding is None else (~view.padding).sum(1).cpu()
 
 
-def _choose(
-    view: CacheView, policy: Policy, num_tokens: int, seed: int, turn: int
-) -> tuple[Selection, Tensor, tuple[Tensor, Tensor]]:
-    """Score the rows, mark those that are not up for choice, and let the design draw.
-
-    Also returns the score, and what the choice did to it.
-    """
+def _score(view: CacheView, policy: Policy) -> _Scored:
+    """Score the rows, and mark those that are not up for choice."""
     found, attention = score_rows(view, policy.score)
-    score = scored = check_score(found, view, policy.score.name)
+    score = check_score(found, view, policy.score.name)
     keeps = view.pos >= view.next_pos - policy.recent
     if policy.sinks:
         keeps |= view.pos < policy.sinks
-    score = score.masked_fill(keeps, float("inf"))
+    marked = score.masked_fill(keeps, float("inf"))
     gone = view.padding
     if view.window is not None:  # no later query sees them
         behind = view.pos <= view.next_pos - view.window
         gone = behind if gone is None else gone | behind
     if gone is not None:
-        score = score.masked_fill(gone, float("-inf"))
-    rows = torch.isfinite(score).sum(1) + torch.isposinf(score).sum(1)
-    certain = torch.isposinf(score).sum(1)
+        marked = marked.masked_fill(gone, float("-inf"))
+    certain = torch.isposinf(marked).sum(1)
+    rows = torch.isfinite(marked).sum(1) + certain
     minimum = certain + (certain < rows).long() if policy.known else certain
-    keep = policy.budget.at(view.layer, view.num_layers, rows, num_tokens, score, minimum)
-    drawn_by = score
+    return _Scored(view, score, attention, marked, rows, minimum)
+
+
+def _choose(each: _Scored, keep: Tensor, policy: Policy, seed: int, turn: int) -> Selection:
+    """Let the design draw. keep: [kv_heads]."""
+    view, drawn_by = each.view, each.marked
     if policy.known:
-        marked = mark_core(score, keep, policy.certain_core)
-        sizes = find_sizes(view, scored if attention is None else attention) if policy.sizes == "spread" else scored
+        marked = mark_core(each.marked, keep, policy.certain_core)
+        attention = each.score if each.attention is None else each.attention
+        sizes = find_sizes(view, attention) if policy.sizes == "spread" else each.score
         drawn_by = torch.where(torch.isinf(marked), marked, sizes)
     generator = torch.Generator().manual_seed((seed * 1_000_003 + turn * 8191 + view.layer) % 2**63)
-    selection = check_selection(policy.design.draw(drawn_by, keep, generator), drawn_by, policy.design.name)
-    return selection, scored, measure_boundary(score, selection)
+    return check_selection(policy.design.draw(drawn_by, keep, generator), drawn_by, policy.design.name)
 
 
 def _apply(kv: LayerKV, selection: Selection, policy: Policy) -> None:

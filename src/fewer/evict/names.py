@@ -30,7 +30,8 @@ def make_policy(name: str | None, budget: int | float | str | Keep | None = None
 
     budget: rows per key-value head, protected ones included: a count (256) or a share of the tokens (0.25, "25%").
     settings: those of the policy (sinks, recent, estimator, every, block, delta, certify), of the budget (layers,
-    heads, beta, safeguard), of the score and of the design, by their names in Python. Raises BadInput.
+    heads, beta, safeguard), of the score and of the design, by their names in Python. A score that wants another budget
+    than the uniform one, as kvzip does, has it unless it is given. Raises BadInput.
     """
     if name is None or name == "none":
         return None
@@ -47,6 +48,7 @@ def make_policy(name: str | None, budget: int | float | str | Keep | None = None
         raise bad("budget", None, "a count of tokens or a share", 'Write for example budget="25%".')
     parts = {part: {key: settings[key] for key in keys if key in settings} for part, keys in known.items()}
     design, score = parse_policy_name(name)
+    parts["budget"] = {**getattr(SCORES[score.removesuffix(SPREAD)], "budget", {}), **parts["budget"]}
     return Policy(
         make_score(score, **parts["score"]),
         DESIGNS[design](**parts["design"]),

@@ -62,7 +62,7 @@ class Policy:
         for name, part, wanted, example in (
             ("score", self.score, "needs", "SnapKV()"),
             ("design", self.design, "draw", "TopK()"),
-            ("budget", self.budget, "at", 'Budget(Keep.parse("25%"))'),
+            ("budget", self.budget, "over", 'Budget(Keep.parse("25%"))'),
         ):
             if isinstance(part, type) or not hasattr(part, wanted):
                 way_out = 'Or let fewer.evict.make_policy("pivotal:question", "25%") make the policy.'

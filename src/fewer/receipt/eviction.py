@@ -41,12 +41,15 @@ class CompressionRecord(BaseModel):
     bytes_after: Count
     """The same afterwards, with the padding and the rows reserved for tokens that may come."""
     evict_s: Seconds
-    """How long it took: scoring, drawing and copying, in seconds."""
+    """How long it took: scoring, drawing and copying, in seconds; with what repeating the text took."""
     num_certain: Count
     """Rows that stayed with inclusion probability 1; all that stayed, where the design has no known probabilities."""
     rows_by_pi: Annotated[tuple[Count, ...], Field(min_length=TENTHS, max_length=TENTHS)] | None
     """Of the rows that stayed with a probability below 1: how many lie in each tenth of (0, 1), the upper end belonging
     to it. The probabilities are of this draw alone. Null for designs without known probabilities."""
+    repeated_tokens: Count
+    """Tokens that went through all layers once more, as a score that has the text repeated needs them; they are in no
+    other count."""
 
     @property
     def num_before(self) -> int:

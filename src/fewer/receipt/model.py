@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from fewer.receipt.compare import Comparison
 
-SCHEMA_VERSION: Literal["5"] = "5"
+SCHEMA_VERSION: Literal["6"] = "6"
 
 
 class Receipt(BaseModel):
@@ -48,7 +48,7 @@ class Receipt(BaseModel):
 
     model_config = STRICT
 
-    schema_version: Literal["5"]
+    schema_version: Literal["6"]
     """The version of this format."""
     model: ModelRecord
     """The model that answered."""

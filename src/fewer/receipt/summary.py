@@ -151,6 +151,7 @@ def describe_compression(each: CompressionRecord) -> str:
     words += f"{format_bytes(each.used_bytes_after)} after; {format_bytes(each.bytes_before)} and "
     words += f"{format_bytes(each.bytes_after)} held with reserved rows"
     words += f" and {format_count(each.num_padding, 'row')} of padding" if each.num_padding else ""
+    words += f"; {format_count(each.repeated_tokens, 'token')} read again for it" if each.repeated_tokens else ""
     return f"{words}; {format_seconds(each.evict_s)}"
 
 

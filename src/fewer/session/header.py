@@ -57,7 +57,7 @@ def describe_keeper(keeper: Keeper | None) -> dict[str, Any] | None:
     evictions = [
         {
             **{name: getattr(each, name) for name in ("num_seen", "padding", "bytes_before", "bytes_after")},
-            **{name: getattr(each, name) for name in ("certain", "seconds")},
+            **{name: getattr(each, name) for name in ("certain", "seconds", "repeated_tokens")},
             "rows_before": each.rows_before.tolist(),
             "rows_after": each.rows_after.tolist(),
             "pi": None if each.pi is None else each.pi.tolist(),

@@ -102,12 +102,13 @@ def as_recompute(
     recompute: object, escalate: object, engine: Engine, policy: Policy | None, num_tokens: int
 ) -> Recompute | None:
     """From what a caller passed, for a session with so many tokens; None for never. Raises BadInput."""
-    if recompute == "never":
+    if isinstance(recompute, str) and recompute == "never":
         if escalate is not None:
             way_out = 'Pass recompute="always" or a Gate, or leave escalate out.'
             raise bad("escalate", escalate, "left out where nothing is recomputed", way_out)
         return None
-    if recompute != "always" and not isinstance(recompute, (Gate, CalibratedGate)):
+    always = isinstance(recompute, str) and recompute == "always"
+    if not always and not isinstance(recompute, (Gate, CalibratedGate)):
         raise bad(
             "recompute", recompute, "'never', 'always' or a Gate", 'Write for example Gate("certificate", rate=0.25).'
         )
@@ -123,7 +124,7 @@ def as_recompute(
 
 
 def _as_budget(escalate: object, policy: Policy | None, num_tokens: int) -> Keep | None:
-    if escalate is None or escalate == "full":
+    if escalate is None or (isinstance(escalate, str) and escalate == "full"):
         return None
     if policy is None:
         raise bad("escalate", escalate, "'full' in a session without a policy", "Leave it out.")

@@ -18,6 +18,7 @@ from torch import Tensor
 from fewer.certify import StepCertificate
 from fewer.engine import Answer, Engine, Request
 from fewer.engine.keeper import Keeper
+from fewer.engine.repeat import Repeater
 from fewer.engine.sequence import Sequence as Running
 from fewer.engine.sequence import read_parts
 from fewer.errors import bad
@@ -229,6 +230,8 @@ class Session:
         if not isinstance(engine, Engine):
             raise bad("engine", engine, "an Engine", "Make one with Engine.load().")
         saved = read_session(directory, engine.adapter, policy, _HEADROOM)
+        if saved.keeper is not None:
+            saved.keeper.repeater = Repeater(engine.adapter, engine.tokenizer)
         session = cls(engine, saved.policy, seed=saved.seed)
         session._ids, session._transcript = saved.ids, saved.transcript
         session._state, session._keeper = saved.state, saved.keeper

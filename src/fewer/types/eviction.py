@@ -29,7 +29,7 @@ __all__ = [
     "Witness",
 ]
 
-Observers = Literal["none", "last", "window", "strided"]
+Observers = Literal["none", "last", "window", "strided", "repeat"]
 
 FIRST_STEPS = 6  # decode steps over which an answer's certificate is a maximum (Xie 2026, section 3.4)
 LARGEST_RADIUS = 1.0  # what a radius counts at most in clipped averages: an output that may be all error
@@ -40,7 +40,8 @@ class Needs:
     """Whose queries a score looks with, of the tokens that are there when the cache is compressed.
 
     "none"; "last", the newest token; "window", the newest `count`; "strided", at most `count` tokens spread evenly over
-    each pass since the last compression and thinned together as they become too many, the newest among them.
+    each pass since the last compression and thinned together as they become too many, the newest among them; "repeat",
+    none of them, but of the text since the last compression as it is read a second time, `count` tokens at once.
     """
 
     observers: Observers = "none"
@@ -66,6 +67,8 @@ class CacheView:
     gathered: Tensor | None = (
         None  # [kv_heads, n] float32: what `RowScore.gathers` handed on last time; 0 for newer rows
     )
+
+    repeated: Tensor | None = None  # [heads, n] float32: the largest attention of a row while its text was repeated
 
     @property
     def padding(self) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 from fewer.evict.score.h2o import H2O
 from fewer.evict.score.keynorm import KeyNorm
+from fewer.evict.score.kvzip import KVzip
 from fewer.evict.score.names import SCORES, check_score_name, make_score
 from fewer.evict.score.question import QuestionAware
 from fewer.evict.score.snapkv import SnapKV
@@ -14,6 +15,7 @@ __all__ = [
     "H2O",
     "SCORES",
     "TOVA",
+    "KVzip",
     "KeyNorm",
     "QuestionAware",
     "SnapKV",

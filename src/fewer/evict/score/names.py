@@ -10,6 +10,7 @@ from typing import Any
 from fewer.errors import bad
 from fewer.evict.score.h2o import H2O
 from fewer.evict.score.keynorm import KeyNorm
+from fewer.evict.score.kvzip import KVzip
 from fewer.evict.score.question import QuestionAware
 from fewer.evict.score.snapkv import SnapKV
 from fewer.evict.score.spread import SPREAD, ValueSpread
@@ -28,6 +29,7 @@ SCORES: dict[str, Callable[..., RowScore]] = {
     "keynorm": KeyNorm,
     "uniform": Uniform,
     "question": QuestionAware,
+    "kvzip": KVzip,
 }
 
 
