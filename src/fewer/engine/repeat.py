@@ -77,8 +77,8 @@ class Repeater:
         num_tokens = 0
         for first in range(start, ids.numel(), min(stretch, room)):
             part = ids[first : first + min(stretch, room)]
-            meter = _Meter(most, state.layers, asks.numel(), first, first + part.numel())
             aside = State([kv.aside() for kv in state.layers], state.num_seen)  # rows go behind those that are there
+            meter = _Meter(most, aside.layers, asks.numel(), first, first + part.numel())
             forward(self._adapter, [Segment(aside, torch.cat([asks, part]), meter=meter)])
             num_tokens += asks.numel() + part.numel()
         self._adapter.settle()
@@ -88,14 +88,19 @@ class Repeater:
 
 
 class _Meter:
-    """Raises `most` to what the rows of a pass behind the first `lead` look at, at positions from start to stop."""
+    """Raises `most` to what the rows of a pass behind the first `lead` look at, at positions from start to stop.
+
+    layers: of the pass; one that has been looked at is let go of, so that of those which had to grow one is held.
+    """
 
     def __init__(self, most: list[Tensor], layers: list[LayerKV], lead: int, start: int, stop: int) -> None:
-        self._most, self._lead = most, lead
+        self._most, self._layers, self._lead = most, layers, lead
         self._own = [(start <= kv.pos) & (kv.pos < stop) for kv in layers]  # [1 | kv_heads, n]
 
     def see(self, index: int, first: int, weights: Tensor) -> None:
         """As in `fewer.types.Meter`."""
+        if index:
+            self._layers[index - 1].buffer = None
         rows = weights[:, max(0, self._lead - first) :]
         if not rows.shape[1]:
             return

@@ -190,11 +190,21 @@ def _choose(each: _Scored, keep: Tensor, policy: Policy, seed: int, turn: int) -
     view, drawn_by = each.view, each.marked
     if policy.known:
         marked = mark_core(each.marked, keep, policy.certain_core)
-        attention = each.score if each.attention is None else each.attention
+        attention = each.score if each.attention is None else _fill_in(each.attention, each.score)
         sizes = find_sizes(view, attention) if policy.sizes == "spread" else each.score
         drawn_by = torch.where(torch.isinf(marked), marked, sizes)
     generator = torch.Generator().manual_seed((seed * 1_000_003 + turn * 8191 + view.layer) % 2**63)
     return check_selection(policy.design.draw(drawn_by, keep, generator), drawn_by, policy.design.name)
+
+
+def _fill_in(attention: Tensor, score: Tensor) -> Tensor:
+    """The attention, and for rows that nothing looked at this time what their score keeps from before, in its unit.
+
+    Both [kv_heads, n]. The unit is the mean ratio over the rows that were looked at.
+    """
+    seen = attention > 0
+    unit = attention.sum(1, keepdim=True) / (score * seen).sum(1, keepdim=True).clamp(min=1e-30)
+    return torch.where(seen, attention, score * unit)
 
 
 def _apply(kv: LayerKV, selection: Selection, policy: Policy) -> None:
