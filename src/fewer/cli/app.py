@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fewer
-from fewer.cli import ask, calibrate, chat, doctor, explain, models, policies, report, study, study_packaged, why
+from fewer.cli import ask, calibrate, chat, doctor, explain, models, odds, policies, report, study, study_packaged, why
 from fewer.cli.program import Program
 
 __all__ = ["app"]
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("why")(why.why)
+app.command("odds")(odds.odds)
 app.command("explain")(explain.explain)
 app.add_typer(models.app, name="models")
 app.command("policies")(policies.policies)
