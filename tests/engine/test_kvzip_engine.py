@@ -136,3 +136,17 @@ def test_where_no_position_is_left_the_request_fails_alone(engine) -> None:
     assert "repeat its text" in str(outcomes[0].error)
     assert len(outcomes[1].answer.ids) == 3
     assert len(engine.generate([evicting(1, policy("kvzip", 20), max_tokens=3)])[0].ids) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "max_tokens", "fits"),
+    [({}, 12, True), ({"every": 4}, 12, True), ({"every": 4}, 40, False), ({"moment": "context"}, 40, True)],
+)
+def test_what_will_not_fit_is_refused_before_anything_runs(engine, repeated, settings, max_tokens, fits) -> None:
+    wanted = evicting(1, policy("kvzip", 20, **settings), max_tokens=max_tokens)
+    if fits:
+        assert len(run(engine, wanted)[0].ids) == max_tokens
+        return
+    with pytest.raises(PromptTooLong, match=r"kvzip has the model repeat its text, which takes .* behind 100 tokens"):
+        run(engine, wanted)
+    assert repeated == []

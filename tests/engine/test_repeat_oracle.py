@@ -117,9 +117,12 @@ def test_rows_of_heads_that_differ_are_told_apart_by_position(engine) -> None:
 def test_without_room_it_says_so_and_with_little_it_takes_less_at_a_time(engine, asks) -> None:
     most = engine.adapter.max_positions
     repeater = Repeater(engine.adapter, engine.tokenizer)
+    state, ids = read(engine, most - asks.numel() - 16)
+    assert repeater.repeat(state, ids, ids.numel() - 40, 512).num_tokens == 3 * asks.numel() + 40
+    assert repeater.repeat(state, ids, ids.numel() - 40, 5).num_tokens == 8 * asks.numel() + 40
     state, ids = read(engine, most - asks.numel() - 5)
-    small = repeater.repeat(state, ids, ids.numel() - 11, 512)
-    assert small.num_tokens == 3 * asks.numel() + 11
-    state, ids = read(engine, most - asks.numel())
-    with pytest.raises(PromptTooLong, match=f"{ids.numel()} tokens read; the model has {most}"):
-        repeater.repeat(state, ids, 0, 16)
+    assert repeater.repeat(state, ids, ids.numel() - 5, 512).num_tokens == asks.numel() + 5  # as many as there are
+    assert repeater.repeat(state, ids, ids.numel() - 40, 4).num_tokens == 10 * asks.numel() + 40
+    says = f"takes {asks.numel() + 16} positions behind {ids.numel()} tokens; the model has {most}"
+    with pytest.raises(PromptTooLong, match=says):
+        repeater.repeat(state, ids, 0, 512)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fewer import BadInput, Keep
 from fewer.evict.budget import Budget, apportion
@@ -221,3 +223,45 @@ def test_what_a_budget_over_layers_says_of_itself() -> None:
     assert Budget(Keep.parse("25%"), "adaptive", "adaptive").describe()["safeguard"] == 0.2
     with pytest.raises(BadInput, match=r"beta is 20.0; it must be left out where layers is 'adaptive'"):
         Budget(Keep(tokens=5), "adaptive", beta=20.0)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    held=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=5),
+    keep=st.integers(1, 14),
+    low=st.integers(0, 3),
+    levels=st.integers(1, 4),
+    heads=st.sampled_from(["equal", "adaptive"]),
+    safeguard=st.sampled_from([None, 0.0, 0.25, 1.0]),
+    seed=st.integers(0, 99),
+)
+def test_over_all_layers_whatever_they_hold(held, keep, low, levels, heads, safeguard, seed) -> None:
+    """Padding, ties (few levels) and protected rows (inf) included; with equal heads those that hold less are short."""
+    generator = torch.Generator().manual_seed(seed)
+    several, minimums = [], []
+    for rows in held:
+        score = torch.randint(0, levels, (2, 12), generator=generator).float()
+        for head, count in enumerate(rows):
+            score[head, : min(low, count)] = INF
+            score[head, count:] = -INF
+        several.append(score)
+        minimums.append(torch.tensor(rows).clamp(max=low))
+    rows = [torch.tensor(each) for each in held]
+    budget = Budget(Keep(tokens=keep), "adaptive", heads, safeguard=safeguard)
+    most = int(torch.stack(minimums).max())
+    if min(keep, 12) < most:
+        with pytest.raises(BadInput, match=f"at least {most} rows per head"):
+            budget.over(rows, 12, several, minimums)
+        return
+    found = budget.over(rows, 12, several, minimums)
+    for kept, there, least in zip(found, rows, minimums, strict=True):
+        assert bool((kept >= least).all())
+        assert bool((kept <= there).all())
+    total, allowed = sum(int(kept.sum()) for kept in found), 2 * len(held) * min(keep, 12)
+    if heads == "adaptive":
+        assert total == min(allowed, sum(map(sum, held)))
+    else:
+        wide = [int(kept.max()) for kept in found]
+        assert sum(wide) == min(allowed // 2, sum(map(max, held)))
+        for kept, there, width in zip(found, rows, wide, strict=True):
+            assert torch.equal(kept, there.clamp(max=width))

@@ -115,8 +115,9 @@ def test_a_restored_cache_has_seen_nothing_later() -> None:
     place = int((captured.pos == 69).nonzero())
     assert torch.equal(q[:, -1], captured.q[1][:, place])
     assert torch.equal(state.layers[1].k, captured.k[1][:, :ROWS])
-    with pytest.raises(BadInput, match="strided 16"):
-        captured.restore(ROWS, Needs("strided", 16))
+    for observers in ("strided", "repeat"):
+        with pytest.raises(BadInput, match=f"{observers} 16"):
+            captured.restore(ROWS, Needs(observers, 16))
 
 
 def make_view(captured: Captured) -> CacheView:

@@ -9,6 +9,7 @@ from fewer.decide.evidence import Evidence
 from fewer.decide.gate import Gate, GateDecision
 from fewer.decide.odds import Odds, Setting, load_odds
 from fewer.decide.signals import SIGNALS, Signal
+from fewer.decide.tables import find_odds
 
 __all__ = [
     "SIGNALS",
@@ -24,5 +25,6 @@ __all__ = [
     "attribute",
     "calibrate",
     "control_risk",
+    "find_odds",
     "load_odds",
 ]

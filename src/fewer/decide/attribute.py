@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from fewer.decide.evidence import Evidence
 from fewer.decide.odds import Level, Odds, Setting
-from fewer.decide.reading import Radii, Reading, read_evidence, read_receipt
+from fewer.decide.reading import ON_RECEIPTS, Radii, Reading, read_evidence, read_receipt
 from fewer.decide.statement import state
 from fewer.errors import bad
 from fewer.receipt import Receipt
@@ -24,7 +24,7 @@ from fewer.receipt import Receipt
 __all__ = ["Attribution", "Channel", "HeadPart", "Part", "attribute"]
 
 TOP = 3  # parts that are named
-CLIPPED = "certificate_clipped"  # radii above 1 count as 1: the number that receipts show first
+CLIPPED = ON_RECEIPTS[0]  # radii above 1 count as 1: the number that receipts show first
 
 Channel = Literal["cache", "question", "both", "neither", "unknown"]
 

@@ -31,7 +31,7 @@ Condition = Literal["aware", "stream"]
 Level = Literal["low", "middle", "high"]
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-_WAY_OUT = "Make one with fewer.decide.tabulate.build_odds from a study's answers."
+_WAY_OUT = "Make one with fewer odds from a finished study."
 _WITHOUT = "moment"  # what the condition says: a session compresses when it is told to, a study before the question
 
 Count = Annotated[int, Field(ge=0, strict=True)]
@@ -187,8 +187,8 @@ class Odds(BaseModel):
             raise bad("policy", self.policy, f"with budget.keep {self.budget} and without {_WITHOUT}", _WAY_OUT)
         return self
 
-    def check(self, setting: Setting) -> None:
-        """Raise BadInput, with what differs, for another model, policy, budget or condition than the table's own."""
+    def compare(self, setting: Setting) -> list[str]:
+        """What differs between the table's model, policy, budget and condition and these; empty where it holds."""
         asked = {name: value for name, value in setting.policy.items() if name != _WITHOUT}
         differ = []
         if setting.model != self.fingerprint:
@@ -199,7 +199,11 @@ class Odds(BaseModel):
                 differ.append(f"{name} ({mine} in the table, {its} here)")
         if setting.condition != self.condition:
             differ.append(f"the condition ({self.condition} in the table, {setting.condition} here)")
-        if differ:
+        return differ
+
+    def check(self, setting: Setting) -> None:
+        """Raise BadInput, with what differs, for another model, policy, budget or condition than the table's own."""
+        if differ := self.compare(setting):
             legal = f"measured under the answer's own setting; they differ in {', '.join(differ)}"
             raise bad("odds", self.study, legal, "Leave the table out, or give the one of this setting.")
 

@@ -19,7 +19,10 @@ from fewer.decide.signals import SIGNALS
 from fewer.receipt import Receipt
 from fewer.types import FIRST_STEPS, LARGEST_RADIUS
 
-__all__ = ["Radii", "Reading", "read_evidence", "read_receipt"]
+__all__ = ["ON_RECEIPTS", "Radii", "Reading", "read_evidence", "read_receipt"]
+
+ON_RECEIPTS = ("certificate_clipped", "certificate", "certificate_mean", "certificate_largest")
+"""Signals of the channel cache that a receipt has, the one that it shows first in front."""
 
 _ASK = "fewer ask with --evict, or ask with logprobs=0 in Python"
 
@@ -58,8 +61,7 @@ def read_receipt(receipt: Receipt) -> Reading:
     claim, logprob, missing = receipt.certificate, receipt.output.mean_logprob, {}
     values: dict[str, float | None] = {}
     if claim.kind == "estimate":
-        names = {"": claim.radius, "_mean": claim.mean, "_largest": claim.largest, "_clipped": claim.clipped}
-        values = {f"certificate{name}": value for name, value in names.items()}
+        values = dict(zip(ON_RECEIPTS, (claim.clipped, claim.radius, claim.mean, claim.largest), strict=True))
     else:
         missing["certificate"] = _why_no_certificate(receipt)
     if logprob is None:

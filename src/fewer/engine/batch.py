@@ -102,6 +102,9 @@ class Batch:
         )
         if keeper is not None:
             keeper.repeater, keeper.answer = self.repeater, sequence.ids
+            needs = keeper.policy.score.needs
+            if needs.observers == "repeat" and (size := keeper.latest(sampling.max_tokens)):
+                self.repeater.check(size, min(needs.count, size))
         return sequence
 
     def enter(self, sequence: Sequence, prefilled: Prefilled) -> None:

@@ -84,6 +84,13 @@ class Keeper:
             stop = min(stop, start + room)
         return slice(start, stop)
 
+    def latest(self, max_tokens: int) -> int:
+        """The most tokens that can have been seen when it compresses by itself; 0 where it does not."""
+        size = len(self._prompt)
+        if self.policy.every is not None:
+            return size + max_tokens
+        return self._moment if self._moment is not None else size if self.policy.block is not None else 0
+
     @property
     def num_asked(self) -> int:
         """Tokens at the prompt's end that are read after its context was compressed: in a session, all that are new."""

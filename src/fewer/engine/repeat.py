@@ -3,7 +3,7 @@
 What a score with needs "repeat" looks at (KVzip, Kim et al. 2025, arXiv 2505.23416): after everything read so far the
 model is asked to repeat it, and is given the text itself to read once more, a stretch at a time. A row that was looked
 at then is one that later questions may need, whatever they are. Costs about a second prefill, and while it goes on the
-rows of one stretch on top of those that are there.
+rows of one layer and of one stretch on top of those that are there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fewer.model.segment import Segment
 __all__ = ["Repeated", "Repeater"]
 
 _ASKS = "\n\nRepeat the previous context exactly.\n"
+_LEAST = 16  # tokens at a time, where the text has as many: fewer would take a pass for every few tokens
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,30 @@ class Repeater:
         self.remembers = False
         self._last: tuple[tuple[int, int, Tensor], Repeated] | None = None
 
+    def check(self, num_tokens: int, stretch: int) -> int:
+        """How many tokens can be repeated at a time behind so many.
+
+        Raises PromptTooLong where that is less than `stretch` and less than 16.
+        """
+        asks, most = len(self._asks), self._adapter.max_positions
+        room, least = most - num_tokens - asks, max(1, min(stretch, _LEAST))
+        if room < least:
+            raise PromptTooLong(
+                f"kvzip has the model repeat its text, which takes {asks + least} positions behind {num_tokens} "
+                f"tokens; the model has {most}. Compress earlier, or with another score."
+            )
+        return room
+
+    @property
+    def _asks(self) -> list[int]:
+        ids: list[int] = self._tokenizer(_ASKS, add_special_tokens=False)["input_ids"]
+        return ids
+
     @torch.inference_mode()
     def repeat(self, state: State, ids: Tensor, start: int, stretch: int) -> Repeated:
         """Repeat the tokens from position `start` on, at most `stretch` at a time.
 
-        ids: [num_seen], everything the state has seen. Raises PromptTooLong where no position is left to repeat at.
+        ids: [num_seen], everything the state has seen. Raises PromptTooLong as `check` does.
         """
         whole = self.remembers and all(
             kv.contiguous and kv.num_rows == ids.numel() and not kv.weighted for kv in state.layers
@@ -65,14 +85,8 @@ class Repeater:
             if (begun, size) == (start, stretch) and torch.equal(what, ids):
                 return replace(found, remembered=True)
         begin = time.perf_counter()
-        asks = torch.tensor(self._tokenizer(_ASKS, add_special_tokens=False)["input_ids"])
-        room = self._adapter.max_positions - ids.numel() - asks.numel()
-        if room < 1:
-            raise PromptTooLong(
-                f"kvzip has the model repeat its text, which takes {asks.numel() + 1} positions at least behind the "
-                f"{ids.numel()} tokens read; the model has {self._adapter.max_positions}. Compress earlier, or with "
-                "another score."
-            )
+        asks = torch.tensor(self._asks)
+        room = self.check(ids.numel(), min(stretch, ids.numel() - start))
         most = [torch.zeros(self._adapter.num_heads, kv.num_rows, device=kv.k.device) for kv in state.layers]
         num_tokens = 0
         for first in range(start, ids.numel(), min(stretch, room)):

@@ -190,7 +190,9 @@ def _choose(each: _Scored, keep: Tensor, policy: Policy, seed: int, turn: int) -
     view, drawn_by = each.view, each.marked
     if policy.known:
         marked = mark_core(each.marked, keep, policy.certain_core)
-        attention = each.score if each.attention is None else _fill_in(each.attention, each.score)
+        attention = each.score if each.attention is None else each.attention
+        if each.attention is not None and view.gathered is not None:
+            attention = _fill_in(each.attention, each.score)
         sizes = find_sizes(view, attention) if policy.sizes == "spread" else each.score
         drawn_by = torch.where(torch.isinf(marked), marked, sizes)
     generator = torch.Generator().manual_seed((seed * 1_000_003 + turn * 8191 + view.layer) % 2**63)

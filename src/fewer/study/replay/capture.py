@@ -38,7 +38,7 @@ class Captured:
 
         values: other values in place of its own. Raises BadInput where queries were asked for that were not kept.
         """
-        if needs.observers == "strided" or (needs.observers != "none" and needs.count > MOST_ROWS):
+        if needs.observers in ("strided", "repeat") or (needs.observers != "none" and needs.count > MOST_ROWS):
             legal = f"none, or at most {MOST_ROWS} of the newest"
             raise bad("the queries of a replayed score", f"{needs.observers} {needs.count}", legal, "Ask for fewer.")
         state = State.new(len(self.k))
