@@ -15,7 +15,7 @@ from fewer import Engine, Receipt
 from fewer.cli import chat as chat_file
 from fewer.cli.chat_commands import COMMANDS
 from fewer.cli.chat_rules import parse_recompute
-from fewer.decide import SIGNALS, Gate, calibrate
+from fewer.decide import SIGNALS, Gate, calibrate, tables
 from fewer.engine.batch import Batch
 from fewer.errors import BadInput
 from fewer.evict import make_policy
@@ -199,6 +199,18 @@ def test_measured_odds_give_the_mark_a_level(chat, engine, long):
     other = chat(str(long), "--evict", "systematic:snapkv", "--budget", "70", "--odds", "odds.json", lines="Who?\n")
     assert (other.exit_code, other.stdout) == (2, "")
     assert "budget.keep (64 tokens in the table, 70 tokens here)" in " ".join(other.stderr.split())
+
+
+def test_why_finds_a_table_that_comes_along(chat, engine, long, monkeypatch, tmp_path):
+    answer = read_session(engine, long).ask("Who?", max_tokens=8, logprobs=0)
+    monkeypatch.setattr(tables, "SHIPPED", tmp_path)
+    write_odds(tmp_path / "made.json", answer.receipt, answer.receipt.certificate.clipped - 2.0)
+    said = " ".join(chat(str(long), *SAMPLED, lines="Who?\n/why\n").stderr.split())
+    assert "The cache may have caused this: the clipped certificate is high" in said
+    (tmp_path / "made.json").write_text("{}")
+    said = " ".join(chat(str(long), *SAMPLED, lines="Who?\n/why\n").stderr.split())
+    assert "one that comes along is broken" in said
+    assert "No measured odds for this model and policy" in said
 
 
 def interrupt_after(monkeypatch, steps: int) -> None:

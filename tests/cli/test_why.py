@@ -9,6 +9,7 @@ import pytest
 from odds_file import write_odds
 
 from fewer import Receipt
+from fewer.decide import tables
 from fewer.receipt.table import SHADES
 
 SAMPLED = ("--evict", "systematic:question", "--budget", "64")
@@ -68,6 +69,43 @@ def test_with_odds_it_says_how_often(ask, run, long):
     found = json.loads(run("why receipt.json --odds odds.json --json").stdout)
     assert (found["channel"], found["certificate_level"]) == ("cache", "high")
     assert found["odds"]["such"]["broken"]["n"] < found["odds"]["all"]["broken"]["n"] == 400
+
+
+@pytest.fixture
+def shipped(monkeypatch, tmp_path) -> Path:
+    """A folder in place of that with the tables that come along."""
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    monkeypatch.setattr(tables, "SHIPPED", folder)
+    return folder
+
+
+def test_a_table_that_comes_along_is_used_where_it_holds(ask, run, long, shipped):
+    receipt = write_receipt(ask, long, *SAMPLED, "--logprobs", "0")
+    write_odds(shipped / "made.json", receipt, receipt.certificate.clipped - 2.0)
+    write_odds(Path("other.json"), receipt, receipt.certificate.clipped + 2.0)
+    assert json.loads(run("why receipt.json --json").stdout)["certificate_level"] == "high"
+    assert json.loads(run("why receipt.json --odds other.json --json").stdout)["certificate_level"] == "low"
+    write_receipt(ask, long, "--evict", "systematic:question", "--budget", "70", "--logprobs", "0")
+    result = run("why receipt.json --json")
+    assert (json.loads(result.stdout)["odds"], result.stderr) == (None, "")
+
+
+def test_a_broken_table_that_comes_along_is_named_and_the_numbers_are_shown(ask, run, long, shipped):
+    receipt = write_receipt(ask, long, *SAMPLED, "--logprobs", "0")
+    plain = run("why receipt.json --json").stdout
+    (shipped / "a.json").write_text("{}")
+    write_odds(shipped / "b.json", receipt, receipt.certificate.clipped - 2.0)
+    result = run("why receipt.json --json")
+    assert (result.exit_code, result.stdout) == (0, plain)
+    assert result.stderr.startswith("No table of odds is used, since one that comes along is broken. odds is ")
+    assert "a.json" in result.stderr
+
+
+def test_no_table_is_looked_for_where_the_prompt_was_pruned_too(ask, run, long, shipped):
+    receipt = write_receipt(ask, long, *SAMPLED, "--logprobs", "0", "--prune", "random", "--keep", "90%")
+    write_odds(shipped / "made.json", receipt, receipt.certificate.clipped - 2.0)
+    assert json.loads(run("why receipt.json --json").stdout)["odds"] is None
 
 
 def test_odds_of_another_policy_are_refused(ask, run, long):

@@ -13,7 +13,7 @@ import pytest
 from doubting import make_rows, make_study, places_of
 from fewer import Engine
 from fewer.decide import attribute
-from fewer.decide.reading import read_receipt
+from fewer.decide.reading import ON_RECEIPTS, read_receipt
 from fewer.errors import BadInput
 from fewer.receipt import Receipt
 from fewer.study.answering import Answering
@@ -22,7 +22,7 @@ from fewer.study.folder import Run
 from fewer.study.item import Item
 from fewer.study.prepare import Unit
 from fewer.study.row import SCHEMA
-from fewer.study.sessions.measured import ON_RECEIPTS, measure_odds
+from fewer.study.sessions.measured import measure_odds
 from fewer.types import Document, Wording
 
 ARM = "pivotal:snapkv budget=50% moment=context"
@@ -94,6 +94,22 @@ def test_answers_without_numbers_are_left_out_and_counted(receipts) -> None:
     assert found.odds.whole.n == 54
 
 
+def test_an_item_without_the_full_caches_answer_is_left_out(receipts) -> None:
+    """It has the score 0, and is not known to be wrong with both."""
+
+    def change(number: int, row: dict[str, Any]) -> None:
+        if row["unit"] < 2 and row["arm"] == "full":
+            row |= {"status": "refused", "score": 0.0}
+
+    run = make_run(receipts, change)
+    found, place = measure_odds(run, ARM), places_of(run.study, run.rows)["pivotal:snapkv", "50%"]
+    kept = [number for number, answer in enumerate(place.answers) if answer.item not in ("keys/0", "values/1")]
+    assert found.left_out == {"no answer with the full cache": 2}
+    assert found.odds.whole.n == len(kept) == 58
+    both = (place.full[kept] < 0.5) & (place.score[kept] < 0.5)
+    assert found.odds.whole.wrong.share == pytest.approx(both.mean())
+
+
 def test_an_answer_over_a_whole_cache_is_left_out(receipts) -> None:
     def change(number: int, row: dict[str, Any]) -> None:
         if row["unit"] == 0:
@@ -116,7 +132,9 @@ def test_what_cannot_be_measured_is_refused(receipts) -> None:
         measure_odds(run, "full")
     with pytest.raises(BadInput, match="signal is 'entropy'; it must be one of certificate_clipped"):
         measure_odds(run, ARM, "entropy")
-    with pytest.raises(BadInput, match="at least one \\(60: no certificate\\)"):
+    with pytest.raises(
+        BadInput, match=r"at least one \(60: no certificate\). Take an arm that draws: pivotal:snapkv b.*"
+    ):
         measure_odds(run, ARM.replace("pivotal:", ""))
     with pytest.raises(BadInput, match="finished: 60 of 61 items are in"):
         measure_odds(make_run(receipts, units=61), ARM)

@@ -11,6 +11,7 @@ import torch
 from fewer.cli.chat_marks import explain_answer
 from fewer.cli.chat_room import Room
 from fewer.cli.targets import check_targets
+from fewer.cli.why import find_table
 from fewer.cli.why_table import AttributionTable
 from fewer.decide import Setting
 from fewer.errors import bad
@@ -54,7 +55,8 @@ def _why(room: Room, _: str) -> bool:
         raise bad("/why", "no answer", "after an answer", _ASK)
     if room.told.answer.first is not None:
         room.terminal.note("About the first run, over the compressed cache; the answer above is that of the second.")
-    room.terminal.show(AttributionTable(explain_answer(room.told, room.odds)))
+    odds = find_table(room.told.compressed.receipt, room.terminal) if room.odds is None else room.odds
+    room.terminal.show(AttributionTable(explain_answer(room.told, odds)))
     return False
 
 

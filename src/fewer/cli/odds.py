@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +34,9 @@ def odds(
         str,
         typer.Option("--signal", help="certificate_clipped, certificate, certificate_mean or certificate_largest."),
     ] = "certificate_clipped",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what is in the file instead of a table.", metavar="")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Measure what certificates and log-probabilities meant in a study, for fewer why and fewer chat --odds.
@@ -55,7 +59,10 @@ def odds(
     terminal.note(
         f"{found.odds.study}: {found.odds.condition}, budget {found.odds.budget}; 95% intervals over clusters."
     )
-    print_result(_tabulate(found.odds))
+    if as_json:
+        print(json.dumps(found.odds.model_dump(mode="json"), allow_nan=False), flush=True)
+    else:
+        print_result(_tabulate(found.odds))
     terminal.note(f"The table is in {out}.")
 
 

@@ -216,6 +216,6 @@ OddsFile = Annotated[
         "--odds",
         help="A table of odds measured in a study of this model, policy, budget and condition.",
         metavar="FILE",
-        show_default="none",
+        show_default="one that comes along, if any holds",
     ),
 ]

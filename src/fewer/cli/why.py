@@ -15,9 +15,10 @@ from fewer.cli.terminal import Terminal, print_result
 from fewer.errors import BadInput, bad
 
 if TYPE_CHECKING:
+    from fewer.decide import Odds
     from fewer.receipt import Receipt
 
-__all__ = ["read_receipt_file", "why"]
+__all__ = ["find_table", "read_receipt_file", "why"]
 
 _LEGAL = "a receipt, or what fewer ask --json printed"
 _WAY_OUT = "Write one with fewer ask --receipt FILE, or /receipt FILE in fewer chat."
@@ -43,15 +44,35 @@ def why(
     It says what stands out, and with measured odds how often such answers were broken by the cache in a study. It is
     never a verdict.
     """
-    with Terminal().busy("Reading"):
+    terminal = Terminal()
+    with terminal.busy("Reading"):
         from fewer.cli.why_table import AttributionTable
         from fewer.decide import attribute, load_odds
 
-        found = attribute(read_receipt_file(receipt), None if odds is None else load_odds(odds))
+        given = read_receipt_file(receipt)
+        found = attribute(given, find_table(given, terminal) if odds is None else load_odds(odds))
     if as_json:
         print(json.dumps(found.to_object(), allow_nan=False), flush=True)
     else:
         print_result(AttributionTable(found))
+
+
+def find_table(receipt: Receipt, terminal: Terminal) -> Odds | None:
+    """The table that comes with the package and holds for the answer; none where its prompt was pruned as well.
+
+    A table that cannot be read is a fault of the installation: that is said, and nothing is found.
+    """
+    from fewer.decide import find_odds
+    from fewer.decide.reading import read_receipt
+
+    setting = read_receipt(receipt).setting
+    if setting is None or receipt.settings.prune is not None:
+        return None
+    try:
+        return find_odds(setting)
+    except BadInput as error:
+        terminal.note(f"No table of odds is used, since one that comes along is broken. {error}")
+        return None
 
 
 def read_receipt_file(name: str) -> Receipt:

@@ -17,12 +17,14 @@ __all__ = ["SHIPPED", "find_odds"]
 SHIPPED = Path(__file__).parent
 
 
-def find_odds(setting: Setting, folder: Path = SHIPPED) -> Odds | None:
+def find_odds(setting: Setting, folder: Path | None = None) -> Odds | None:
     """The table that holds for answers under this setting, of several the first by file name; None where none does.
+
+    folder: where to look; the package's own if None.
 
     Raises BadInput, with the file's name, where a table cannot be read, whatever it would have been for.
     """
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted((SHIPPED if folder is None else folder).glob("*.json")):
         odds = load_odds(path)
         if odds.signal in ON_RECEIPTS and not odds.compare(setting):
             return odds

@@ -14,19 +14,16 @@ import numpy as np
 from pydantic import ValidationError
 
 from fewer.decide.odds import Odds, Setting
-from fewer.decide.reading import read_receipt
+from fewer.decide.reading import ON_RECEIPTS, read_receipt
 from fewer.decide.tabulate import build_odds
 from fewer.errors import bad
 from fewer.receipt import Receipt
-from fewer.study.answers import Answer, read_answers
+from fewer.study.answers import Answer, ByItem, read_answers
 from fewer.study.folder import Run
 from fewer.study.sessions.outcomes import find_threshold
 from fewer.study.sessions.places import Place, find_places
 
-__all__ = ["ON_RECEIPTS", "Measured", "measure_odds"]
-
-ON_RECEIPTS = ("certificate_clipped", "certificate", "certificate_mean", "certificate_largest")
-"""Signals of the certificate that a receipt has, so that `fewer why` can look them up."""
+__all__ = ["Measured", "measure_odds"]
 
 
 @dataclass(frozen=True)
@@ -40,10 +37,11 @@ class Measured:
 def measure_odds(run: Run, arm: str, signal: str = ON_RECEIPTS[0], command: str = "") -> Measured:
     """The odds of an arm's answers; arms that differ by their seed alone are draws of one policy and count together.
 
-    signal: one of ON_RECEIPTS. command: what is said to have made the table. Broken and wrong are by the study's own
-    threshold of a right answer, against the arm `full` on the same item; clusters are the study's. Raises BadInput for
-    a run that is not finished, an arm without certificates, receipts of another version, receipts that disagree about
-    the setting, and too few clusters.
+    signal: one that receipts have, so that `fewer why` can look it up. command: what is said to have made the table.
+    Broken and wrong are by the study's own threshold of a right answer, against the arm `full` on the same item;
+    clusters are the study's. Left out are answers that did not come, here or from the full cache, that lack one of the
+    numbers, or that were given over a whole cache. Raises BadInput for a run that is not finished, an arm without
+    certificates, receipts of another version, receipts that disagree about the setting, and too few clusters.
     """
     if signal not in ON_RECEIPTS:
         raise bad("signal", signal, f"one of {', '.join(ON_RECEIPTS)}", "Leave it out for the clipped certificate.")
@@ -52,12 +50,14 @@ def measure_odds(run: Run, arm: str, signal: str = ON_RECEIPTS[0], command: str 
     if threshold is None:
         legal = "a study with an outcome that is nothing but at_least"
         raise bad("the run's study", run.study.name, legal, "It says from which score on an answer is right.")
-    place = _find_place(run, arm, signal)
+    answers = read_answers(run.rows, (signal, "mean_logprob", "receipt"))
+    place = _find_place(run, answers, arm)
+    known = {item for item, given in answers["full"].items() if all(answer.came for answer in given)}
     kept: list[tuple[int, Setting]] = []
     reasons: Counter[str] = Counter()
     model = ""
     for number, answer in enumerate(place.answers):
-        why, found = _look(answer, signal)
+        why, found = _look(answer, signal) if answer.item in known else ("no answer with the full cache", None)
         if found is None:
             reasons[why] += 1
             continue
@@ -69,7 +69,9 @@ def measure_odds(run: Run, arm: str, signal: str = ON_RECEIPTS[0], command: str 
         kept.append((number, setting))
     if not kept:
         said = ", ".join(f"{count}: {why}" for why, count in reasons.items())
-        raise bad("answers to be counted", 0, f"at least one ({said})", "Run a policy that draws, with evidence.")
+        drawn = ", ".join(one.name for one in run.study.expanded if one.prune == "none" and one.draws)
+        way_out = f"Take an arm that draws: {drawn}." if drawn else "Run a policy that draws, with evidence."
+        raise bad("answers to be counted", 0, f"at least one ({said})", way_out)
     _check_alike([setting for _, setting in kept])
     inside = np.array([number for number, _ in kept])
     right, full = place.score[inside] >= threshold, place.full[inside] >= threshold
@@ -95,14 +97,13 @@ def _check_finished(run: Run) -> None:
         raise bad("the run", str(run.folder), legal, "Go on with fewer study run; a part is no study.")
 
 
-def _find_place(run: Run, arm: str, signal: str) -> Place:
+def _find_place(run: Run, answers: dict[str, ByItem], arm: str) -> Place:
     """All draws of the arm's policy at its budget and in its condition."""
     arms = run.study.expanded
     drawn = [one.name for one in arms if one.prune == "none" and one.evict != "none"]
     if arm not in drawn:
         legal = f"one of {', '.join(drawn)}" if drawn else "an arm that evicts; this study has none"
         raise bad("arm", arm, legal, "Name the arm as the report does.")
-    answers = read_answers(run.rows, (signal, "mean_logprob", "receipt"))
     return next(place for place in find_places(arms, answers) if arm in place.arms)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def test_the_table_is_written_shown_and_can_be_read(run, measuring) -> None:
     shown = [line.split() for line in result.stdout.splitlines()]
     assert ["all", "all", "120", "17%"] in [line[:4] for line in shown]
     assert sum(line[:1] == ["high"] for line in shown) == 3
+    assert "Left out, no certificate: 3." in result.stderr
+
+
+def test_as_json_it_is_what_is_in_the_file(run, measuring) -> None:
+    result = run("odds runs/a --arm x --out odds.json --json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout) == json.loads(Path("odds.json").read_text())
     assert "Left out, no certificate: 3." in result.stderr
 
 
