@@ -18,7 +18,6 @@ from torch import Tensor
 from fewer.certify import StepCertificate
 from fewer.engine import Answer, Engine, Request
 from fewer.engine.keeper import Keeper
-from fewer.engine.repeat import Repeater
 from fewer.engine.sequence import Sequence as Running
 from fewer.engine.sequence import read_parts
 from fewer.errors import bad
@@ -212,9 +211,8 @@ class Session:
         """Write the session to a directory, whole or not at all: ids, cache, probabilities, and what was evicted.
 
         An earlier session there is replaced. What `rollback` would need, and certificates, are not written. Takes twice
-        the bytes of the cache while it writes. Where a score's queries are spread over everything since the last
-        compression, they are thinned as at a compression, here and in the file alike. Raises BadInput for the path,
-        StorageError for the disk.
+        the bytes of the cache. Queries that are spread over everything since the last compression are thinned as at
+        one, here and in the file alike. Raises BadInput for the path, StorageError for the disk.
         """
         self._check_sound()
         saved = Saved(self.seed, self._ids, self._transcript, self._state, self._keeper, self.policy)
@@ -231,7 +229,7 @@ class Session:
             raise bad("engine", engine, "an Engine", "Make one with Engine.load().")
         saved = read_session(directory, engine.adapter, policy, _HEADROOM)
         if saved.keeper is not None:
-            saved.keeper.repeater = Repeater(engine.adapter, engine.tokenizer)
+            saved.keeper.repeater = engine._batch().repeater
         session = cls(engine, saved.policy, seed=saved.seed)
         session._ids, session._transcript = saved.ids, saved.transcript
         session._state, session._keeper = saved.state, saved.keeper
