@@ -56,9 +56,9 @@ def test_a_budget_of_everything_changes_no_token(engine: Engine) -> None:
 
 
 def test_needles_that_nobody_has_asked_for_survive_where_the_text_is_repeated(engine: Engine) -> None:
-    names = ["kvzip", "snapkv", "h2o", "streaming"]
+    names = ["kvzip", "snapkv", "streaming"]
     right = dict.fromkeys(["full", *names], 0.0)
-    for item in generate_task("ruler_niah_single_2", engine.tokenizer, length=1024, num_items=3, seed=91):
+    for item in generate_task("ruler_niah_single_2", engine.tokenizer, length=1024, num_items=2, seed=91):
         prompt = lay_out_item(engine.tokenizer, item, engine.adapter.max_positions)
         ways = [None, *(make_policy(name, "25%", moment="context") for name in names)]
         outcomes = engine.fan_out([Request(prompt, Sampling(max_tokens=24), evict=way) for way in ways])
@@ -71,6 +71,6 @@ def test_needles_that_nobody_has_asked_for_survive_where_the_text_is_repeated(en
         assert sum(kvzip.memory.kv_padding_bytes_per_layer) == 0
         (each,) = kvzip.eviction.compressions
         assert each.num_seen < each.repeated_tokens < 1.1 * each.num_seen
-    assert right["full"] == 3
-    assert right["kvzip"] >= 2
-    assert max(right[name] for name in names[1:]) <= 1
+    assert right["full"] == 2
+    assert right["kvzip"] == 2
+    assert max(right[name] for name in names[1:]) == 0
