@@ -21,7 +21,7 @@ class KVzip:
     """The largest attention a row gets while the text is repeated (Kim et al. 2025, arXiv 2505.23416, section 3).
 
     It does not depend on any question, so what stays serves questions that come later. The text since the last
-    compression is repeated, `stretch` tokens at a time, over everything that is still there: about a second prefill.
+    compression is repeated, `stretch` tokens at a time, over everything that is still there: one to two more prefills.
     Rows of earlier compressions keep the score they had. group: how the query heads of a key-value head are aggregated,
     "max" as published. Unit: share of a query's attention, at most 1.
 
