@@ -2,7 +2,7 @@
 
 What a score with needs "repeat" looks at (KVzip, Kim et al. 2025, arXiv 2505.23416): after everything read so far the
 model is asked to repeat it, and is given the text itself to read once more, a stretch at a time. A row that was looked
-at then is one that later questions may need, whatever they are. Costs one to two more prefills, and while it goes on the
+at then is one that later questions may need, whatever they are. Costs one to two prefills more; while it goes on the
 rows of one layer and of one stretch on top of those that are there.
 """
 
